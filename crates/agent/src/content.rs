@@ -1,4 +1,4 @@
-//! Tasks and models, by their digests: fetched and read once for all devices of a process, however many ask at once.
+//! Tasks and models by digest: downloaded and decoded once for all devices of a process, even if many ask at the same time.
 
 use std::{
     fmt,

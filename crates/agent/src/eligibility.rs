@@ -1,4 +1,4 @@
-//! Whether a device may take part now: idle, charging, and on a network that costs nothing. Only the host knows.
+//! Whether a device may take part now: idle, charging, and on an unmetered network. Only the host system knows.
 
 use std::{fmt, fs, path::PathBuf, process::Command};
 

@@ -1,4 +1,4 @@
-//! HTTP/1.1 and TLS towards one server: connections that are used again, limits on time and size, and trust that was given and not found.
+//! An HTTP/1.1 and TLS client for one server: reused connections, limits on time and size, and only explicitly configured trust.
 //!
 //! A device trusts the roots of a file, or one certificate and no other; never those of the system, which are somebody else's choice.
 //! Without TLS it speaks to this very machine only, and only when told so.

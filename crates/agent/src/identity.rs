@@ -1,4 +1,4 @@
-//! A device's key, guard and diary, in a folder of its own.
+//! A device's key, guard and diary, in its own folder.
 //!
 //! | path     | what it holds                                                        |
 //! |----------|----------------------------------------------------------------------|

@@ -1,5 +1,5 @@
-//! Thousands of devices in one process, which behave as people's phones do: they sleep through most of the day, lose their network, are
-//! slow, crash and start again, and their clocks lie.
+//! Simulates thousands of devices in one process that behave like people's phones: they sleep through most of the day, lose their network,
+//! are slow, crash and restart, and have wrong clocks.
 //!
 //! Each is a [`Participant`] of its own, with a guard and a diary in memory that outlive its crashes. What is large is there once for all: models and
 //! tasks ([`crate::content`]), the memory for training ([`crate::training`]). Inputs are in memory only of those who are training or

@@ -1,4 +1,4 @@
-//! One device: what its machine says is done, and what came of it is told.
+//! Runs one device: carries out what its state machine asks for (requests, training, waiting) and reports the results back to it.
 
 use std::{
     sync::Arc,

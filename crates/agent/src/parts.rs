@@ -1,4 +1,4 @@
-//! What made-up devices gave and were thanked for, as lines of JSON in a file: whoever measures a server holds them against its ledger.
+//! Logs what simulated devices sent and had acknowledged, to compare with the server's ledger.
 //!
 //! A device of a person keeps no such list: its diary knows days and no times. These have nobody to protect.
 

@@ -1,4 +1,4 @@
-//! A few threads that train for all devices of a process: a trainer needs memory of its own, and devices are many.
+//! A few trainer threads shared by all devices of a process, since each trainer needs its own memory.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! What training on a device costs, beside the one figure that was published.
+//! Measures training on one user's text, next to the one published figure for a phone.
 //!
 //! Popov et al. 2018 (section 2.5) fine-tuned `zaremba650` on phones with a quad-core CPU of 2.31 GHz: one epoch over 20
 //! kilobytes of text, half the user's and half rehearsal of the general language, with batches of 10 sequences, 20 steps of

@@ -1,4 +1,4 @@
-//! What cannot be measured, and why.
+//! Why a measurement is impossible.
 
 use federated::{config::ConfigError, model_folder::ModelFolderError, run::RunError};
 use thiserror::Error;

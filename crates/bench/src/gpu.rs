@@ -1,4 +1,4 @@
-//! Rounds of users on a card, beside what the card does at its best, and how far their updates are from those of the threads.
+//! Measures rounds on a GPU: time against the card's measured peaks, and how far updates differ from those of the CPU threads.
 //!
 //! Users have the tokens of [`crate::local_training`]. A round is what an engine does of it: text in, integer sum out. The shares
 //! of the peaks are of what the work cannot do without: every weight read and written once a local step, and three products of every

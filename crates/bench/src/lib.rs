@@ -1,15 +1,15 @@
-//! How fast this machine does the work.
+//! Benchmarks: how fast this machine trains, predicts, aggregates and serves.
 //!
 //! | module             | what it measures                                                             |
 //! |--------------------|------------------------------------------------------------------------------|
 //! | [`device`]         | training on one user's text, as Popov et al. 2018 did on a phone             |
 //! | [`local_training`] | users one after the other, as a device or a simulator trains them            |
-//! | [`round`]          | what a round costs beside the users' training, and what a second thread costs |
-//! | [`gpu`]            | rounds of users on a card, beside the card's peaks and the threads' updates  |
+//! | [`round`]          | the overhead of a round over the users' training, and what a second thread costs |
+//! | [`gpu`]            | rounds on a GPU, against the card's peaks and the CPU threads' updates       |
 //! | [`secagg`]         | a whole round of secure aggregation, message by message                      |
-//! | [`predict`]        | one next-word prediction, as a keyboard asks for it                          |
-//! | [`network`]        | a server and its devices as real processes: overhead a round, CPU time, memory, losses |
-//! | `clock`            | CPU time and memory, as the system accounts for them                         |
+//! | [`predict`]        | one next-word prediction, as a keyboard requests it                          |
+//! | [`network`]        | a server and its devices as real processes: overhead per round, CPU time, memory, losses |
+//! | `clock`            | CPU time and memory, as the operating system accounts for them               |
 //!
 //! Each is a value that says what is measured; its `run` gives the numbers.
 

@@ -1,4 +1,4 @@
-//! The hot loop of everything, on synthetic tokens.
+//! Measures local training, the inner loop of every simulation, on synthetic tokens.
 //!
 //! A user has 1,600 tokens: 20 steps of SGD on batches of 8 sequences unrolled over 10 tokens, state carried, then the
 //! difference to the start is clipped (McMahan et al. 2018). Tokens follow Zipf's law, the same for every peer.

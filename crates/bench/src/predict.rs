@@ -1,4 +1,4 @@
-//! One next-word prediction, as a keyboard asks for it.
+//! Measures one next-word prediction, as a keyboard requests it.
 //!
 //! Sentences of the model's own words are typed letter by letter. After a space the model reads the word that was finished
 //! and all entries of the vocabulary are weighed; after a letter the words that still fit are looked through. Nothing else

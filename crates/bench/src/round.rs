@@ -1,4 +1,4 @@
-//! What a round costs beside the users' training, and what a second thread costs.
+//! Measures the overhead of a round over the users' training, and what a second thread costs.
 //!
 //! The whole loop runs in a folder of its own, ledger and all, on users of the synthetic crowd. Then each user of a round is
 //! read, trained by the trainer alone, and does a whole part of the round, in turn, so that a machine that becomes slower

@@ -1,4 +1,4 @@
-//! The page, a small JSON API and server-sent events.
+//! Serves the page, a small JSON API and server-sent events.
 //!
 //! | request          | answer                                                        |
 //! |------------------|---------------------------------------------------------------|

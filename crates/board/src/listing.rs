@@ -1,4 +1,4 @@
-//! All runs as the page shows them, and what has changed since when.
+//! All runs as the page shows them, with what changed since a given version.
 
 use std::{collections::BTreeMap, sync::Arc};
 

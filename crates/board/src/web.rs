@@ -1,4 +1,4 @@
-//! The files of the page, within the program. They lie in `web/` at the root of the project, without a build step.
+//! The page's static files (`web/` at the root of the project), embedded in the program without a build step.
 
 /// A file of the page.
 #[derive(Debug, Clone, Copy)]

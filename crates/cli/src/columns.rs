@@ -1,4 +1,4 @@
-//! Tables for people, at the terminal.
+//! Aligned tables for the terminal.
 
 use std::io::Write;
 

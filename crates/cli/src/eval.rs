@@ -1,4 +1,4 @@
-//! `keyhush eval`: how well a model predicts.
+//! `keyhush eval`: measures how well a model predicts.
 
 use std::{
     io::Write,

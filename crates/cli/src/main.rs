@@ -1,4 +1,4 @@
-//! The `keyhush` command: parses, wires, reports. What it computes lives in the libraries.
+//! The `keyhush` command: parses arguments, calls the libraries and prints the results.
 //!
 //! Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is this crate's job

@@ -1,4 +1,4 @@
-//! `keyhush serve`: a server and its tasks, for real devices.
+//! `keyhush serve`: runs a server and its tasks for real devices.
 
 use std::{
     io::IsTerminal,

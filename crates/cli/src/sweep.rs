@@ -1,4 +1,4 @@
-//! `keyhush sweep`: every combination of some settings, each with several seeds.
+//! `keyhush sweep`: trains every combination of some settings, each with several seeds.
 
 use std::{io::Write, path::PathBuf, time::Duration};
 

@@ -1,4 +1,4 @@
-//! `keyhush task`: the tasks of a server, listed, paused, resumed and stopped from its own machine.
+//! `keyhush task`: lists, pauses, resumes and stops the tasks of a server, from its own machine.
 
 use std::{
     path::{Path, PathBuf},

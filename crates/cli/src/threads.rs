@@ -1,4 +1,4 @@
-//! How many threads a command uses, as `--threads` says it.
+//! The number of threads a command uses (`--threads`).
 
 use crate::failure::BadInput;
 

@@ -1,4 +1,4 @@
-//! The engine that rank 0 holds, and what the other ranks do.
+//! The engine on rank 0, and the loop of the other ranks.
 
 use std::num::NonZeroUsize;
 

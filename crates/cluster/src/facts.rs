@@ -1,4 +1,4 @@
-//! What must be the same on every rank for the results not to depend on who trains whom: compared before the first round.
+//! Facts that must be equal on all ranks, so that results do not depend on which rank trains whom; compared before the first round.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -1,4 +1,4 @@
-//! The processes of a job, and what they do together. All calls of MPI are here.
+//! The processes of an MPI job and their collective operations. All MPI calls are here.
 //!
 //! No rank waits for one that will not come. A rank that cannot go on says so where the others wait for it; one that leaves
 //! early goes on answering until rank 0 has heard of it; rank 0 tells the others when it leaves; a panic ends the job.

@@ -1,4 +1,4 @@
-//! What posts are about: names of labels, as the tags of questions are, and the ids of a post's own.
+//! Labels of posts, such as the tags of questions: names and ids.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! Where a vocabulary came from, and the file that says so.
+//! Records where a vocabulary came from, in a file next to it.
 //!
 //! Which words are in a vocabulary tells something about the text it was counted from. Lists and texts that are public tell
 //! nothing about the users; a vocabulary counted from the users' own text is a release without privacy, and carries that

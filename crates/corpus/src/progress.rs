@@ -1,4 +1,4 @@
-//! How far work on many files or users is: what an import tells, and a crowd that is written.
+//! Progress reports of work on many files or users: imports, and synthetic crowds that are written.
 
 /// How far an import is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

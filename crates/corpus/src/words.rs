@@ -1,4 +1,4 @@
-//! Vocabularies: the words of a public list, of public text, or of the users' own text, which is a release without privacy.
+//! Makes vocabularies: from a public list, from public text, or from the users' own text, which is a release without privacy.
 
 use std::path::PathBuf;
 

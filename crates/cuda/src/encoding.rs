@@ -1,4 +1,4 @@
-//! From trained weights to integers and their sum, on the card: clip, round, check, add.
+//! Encodes trained weights on the card: clip, round, check, and add up integers.
 //!
 //! The arithmetic is that of `privacy::stages` and `privacy::encoding`, coordinate by coordinate; only the order in which squares are
 //! added up is another, which the bound on the norm allows for. Stochastic rounding draws the words of each user's own stream. A user

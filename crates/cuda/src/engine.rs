@@ -1,4 +1,4 @@
-//! The engine: users in chunks, sums out.
+//! The GPU engine: takes users in chunks and returns integer sums.
 //!
 //! A cohort is read on all threads, sorted by how much there is to learn from, and cut into chunks of one size, the last of them filled
 //! up with nobody; the users of a chunk are trained in lanes, side by side. While the card trains a chunk, the host prepares the next

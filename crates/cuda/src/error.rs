@@ -1,4 +1,4 @@
-//! What can go wrong on the card.
+//! Errors of the card and of CUDA.
 
 use federated::engine::EngineError;
 use privacy::workers::Undone;

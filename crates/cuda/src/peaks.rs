@@ -1,4 +1,4 @@
-//! What the card does at its best, measured: what times are held against.
+//! The card's measured peak rates, to compare timings with.
 
 use std::time::Instant;
 

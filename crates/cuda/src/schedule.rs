@@ -1,4 +1,4 @@
-//! Which user reads what in which step: the text of a chunk as the card takes it.
+//! Which user reads which tokens in which step: a chunk's text in the layout the card needs.
 //!
 //! A step is one batch of every user. Users have as many steps as they have batches, times the readings; who has fewer than others of
 //! the chunk comes in later, with the model of the round and a state of zeros ([`ENTERS`]), and all end together. Before that a place

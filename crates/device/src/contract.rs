@@ -1,5 +1,5 @@
-//! What every store of a guard and every learner must do, as suites for their tests: they take one and panic where a promise is not
-//! kept. The feature `contract`, which no program turns on.
+//! Test suites that every guard store and every learner must pass; they panic where a promise is broken. Behind the feature `contract`,
+//! which no program enables.
 #![allow(clippy::missing_panics_doc, reason = "all of it is there to panic")]
 #![allow(clippy::expect_used, reason = "a test that cannot be set up must stop")]
 

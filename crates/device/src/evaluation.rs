@@ -1,5 +1,5 @@
-//! What a device counts of a model, as a short vector that is bounded, rounded and checked as updates are; and what the noised sum of
-//! many such vectors says.
+//! Evaluation on a device: counts predictions as a short vector, bounded, rounded and checked like updates; and reads metrics from the
+//! noised sum of many such vectors.
 //!
 //! A device predicts its own text with the model, at most so many examples of it, and counts ([`Counts`]). Each number that the
 //! learner's metrics are quotients of becomes a coordinate (`Counted`), divided by what one device may count at most, so that a device

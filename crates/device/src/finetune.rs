@@ -1,5 +1,5 @@
-//! Fine-tuning without forgetting: what a device does so that a model that learns its owner's language keeps the general one (Popov et
-//! al. 2018, sections 2.1 and 2.2).
+//! Fine-tuning without forgetting: how a device trains on its owner's language and keeps the general one (Popov et al. 2018, sections 2.1
+//! and 2.2).
 //!
 //! | the paper                       | here                                                                                  |
 //! |---------------------------------|---------------------------------------------------------------------------------------|

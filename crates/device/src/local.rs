@@ -1,4 +1,4 @@
-//! What a user does with the model: DP-FedAvg's and DP-FedSGD's local updates (McMahan et al. 2018, Algorithm 1).
+//! Local training on a user's text: the updates of DP-FedAvg and DP-FedSGD (McMahan et al. 2018, Algorithm 1).
 //!
 //! FedAvg takes a step of SGD for every batch, for some epochs. FedSGD takes one step along the gradient of one batch, or of
 //! all batches, at the model as it came. Greedy clipping brings the difference to the start back within the bound after

@@ -1,5 +1,5 @@
-//! One user's part of a round: train, weigh, clip, encode (steps 2 to 4 of the way of the data); and of an evaluation: predict, count,
-//! clip, encode.
+//! One user's contribution to a round (train, weight, clip, encode: steps 2 to 4 of the data flow) or to an evaluation (predict, count,
+//! clip, encode).
 
 use lm::{kernels::KernelPath, metrics::Counts};
 use privacy::{

@@ -1,5 +1,5 @@
-//! What of an update leaves a device: all of it, the coordinates of a mask that everybody shares, or the largest (Deep Gradient
-//! Compression, Lin et al. 2017).
+//! Which part of an update a device sends: all of it, the coordinates of a shared mask, or the largest (Deep Gradient Compression, Lin et
+//! al. 2017).
 //!
 //! A device that sends a part may keep the rest for a later round. Deep Gradient Compression does, for every user:
 //!

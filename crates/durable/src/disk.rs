@@ -1,4 +1,4 @@
-//! What a store asks of a disk, and the disk of the operating system.
+//! The disk operations a store needs: a trait, and the operating system's disk.
 //!
 //! A trait, so that tests can put a disk beneath a store that forgets, on a crash, whatever was not synced.
 

@@ -1,4 +1,4 @@
-//! Power loss, simulated: a disk that keeps, of what was not synced, whatever an adversary likes.
+//! Simulated power loss: a disk that keeps any part of what was not synced, as an adversary chooses.
 //!
 //! Killing a process leaves the page cache alone, so it shows the order of writes but not that they are synced. Here a
 //! crash may lose any unsynced write, in whole or in sectors, and any unsynced change of a folder, each by itself (the model

@@ -1,4 +1,5 @@
-//! Experiments that compute: rows of a paper's table, each a question of `keyhush privacy` or a number of bytes, beside what was printed.
+//! Experiments that only compute: rows of a paper's table, each a `keyhush privacy` question or a number of bytes, next to the printed
+//! value.
 
 use federated::numbers::four_digits;
 use lm::model::{config::ModelConfig, parameters::ParameterLayout};

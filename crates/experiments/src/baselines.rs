@@ -1,4 +1,4 @@
-//! What experiments about forgetting compare: the baselines that are no runs, and the numbers that stand in their tables.
+//! Baselines of the experiments about forgetting that are not training runs, and the numbers in their tables.
 
 use federated::numbers::four_digits;
 use serde::Deserialize;

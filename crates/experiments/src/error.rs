@@ -1,4 +1,4 @@
-//! What can be wrong with an experiment, and what to do about it.
+//! Errors of experiments, and what to do about them.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `experiment.toml`: what a paper did, what it printed, and what must hold here.
+//! The format of `experiment.toml`: what a paper did and printed, and what must hold here.
 //!
 //! ```toml
 //! title = "Cohort size: 100 against 1250 users a round"

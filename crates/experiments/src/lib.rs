@@ -1,4 +1,4 @@
-//! Many runs: the papers' tables and figures, run here, beside what was printed; and sweeps.
+//! Experiments and sweeps: reproduces the papers' tables and figures next to the printed numbers.
 //!
 //! An experiment is a folder with an `experiment.toml`: what a paper did and says, and what must hold here. Those that train
 //! run every variant with several seeds, each a run of `keyhush train`; those that compute ask the accountants. What came out
@@ -6,19 +6,19 @@
 //!
 //! | module       | what it is                                            |
 //! |--------------|-------------------------------------------------------|
-//! | [`runs`]     | runs one after the other, each in its folder          |
-//! | [`sweep`]    | every combination of some settings, and what is kept  |
+//! | [`runs`]     | training runs one after the other, each in its folder |
+//! | [`sweep`]    | trains all combinations of some settings, chooses one |
 //! | [`mod@format`] | `experiment.toml`                                     |
-//! | [`library`]  | where experiments are: in a folder, or built in       |
+//! | [`library`]  | finds experiments: in a folder, or built in           |
 //! | `training`   | variants, each with several seeds                     |
-//! | `baselines`  | what stands beside runs there, and which numbers      |
+//! | `baselines`  | baselines that are not runs, and their numbers        |
 //! | `finetuning` | variants and baselines, measured on two test sets     |
 //! | `accounting` | rows of a table that are computed                     |
-//! | `verdict`    | whether what must hold holds                          |
-//! | `picture`    | what is drawn                                         |
+//! | `verdict`    | checks the assertions                                 |
+//! | `picture`    | charts                                                |
 //! | `results`    | `results.json`                                        |
-//! | `readme`     | the part of a README that is written by running it    |
-//! | [`tables`]   | the papers' tables of what runs cost                  |
+//! | `readme`     | writes the generated part of a README                 |
+//! | [`tables`]   | the papers' tables of privacy costs                   |
 
 mod accounting;
 mod baselines;

@@ -1,5 +1,4 @@
-//! Where experiments are: in a folder, as in a checkout of the repository, or in this program, which has those of the repository
-//! built in.
+//! Finds experiments: in a folder such as a checkout of the repository, or among those built into this program.
 
 use std::{
     fs,

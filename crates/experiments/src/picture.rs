@@ -1,4 +1,4 @@
-//! The pictures of an experiment that trains: curves over rounds, or ends over a setting.
+//! Charts of experiments that train: curves over rounds, or final values over a setting.
 
 use federated::metrics::{Metric, registry::Goal};
 use report::{

@@ -1,4 +1,4 @@
-//! The part of an experiment's `README.md` that is written by running it; the rest is written by hand and stays.
+//! Writes the generated part of an experiment's `README.md`; the rest is written by hand and kept.
 
 use std::fmt::Write;
 

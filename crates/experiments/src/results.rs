@@ -1,4 +1,4 @@
-//! What an experiment came to, for programs: `results.json`.
+//! An experiment's results for programs: `results.json`.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Runs one after the other, each in its folder: begun, gone on with where it stopped, or taken as it is where it is done. Sweeps and
-//! experiments are made of them; who shows how far they are is told through [`Follows`].
+//! Runs several training runs one after the other, each in its folder: started, resumed, or reused if finished. Sweeps and experiments are
+//! built on it; progress goes to [`Follows`].
 
 use std::{
     path::Path,

@@ -1,4 +1,4 @@
-//! A sweep: every combination of some settings, each with several seeds, the one that is kept, and what is left of all of them.
+//! A sweep: trains every combination of some settings with several seeds, chooses one run, and summarizes all.
 
 use std::path::{Path, PathBuf};
 

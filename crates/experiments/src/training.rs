@@ -1,4 +1,4 @@
-//! Experiments that train: every variant with every seed, each a run of `keyhush train` that is gone on with where it stopped.
+//! Experiments that train: every variant with every seed, each a `keyhush train` run that is resumed if it was interrupted.
 
 use std::path::{Path, PathBuf};
 

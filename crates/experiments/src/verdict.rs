@@ -1,4 +1,4 @@
-//! Whether what must hold holds.
+//! Checks the assertions of an experiment.
 
 use federated::{
     metrics::{Measures, Metric},

@@ -1,4 +1,4 @@
-//! How much noise a run puts on its model, against what models have borne.
+//! Compares the noise that a run adds to its model with what models have tolerated.
 //!
 //! The papers say at which noise z and cohort m their models still learned. What a model bears is a matter of how long the noise is beside
 //! an update: for d parameters z sqrt(d) / m clip norms. So z / m is compared with theirs for a model of their size, and one with a quarter

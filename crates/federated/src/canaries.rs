@@ -1,4 +1,4 @@
-//! Canary users in a simulation, and what they show of its privacy: `keyhush train --audit`.
+//! Canary users in a simulation, and the lower bound on epsilon they give: `keyhush train --audit`.
 //!
 //! Some of the declared users are made up: each has a secret direction, and a fair coin says whether they take part or stay away (Andrew
 //! et al. 2023; Steinke et al. 2023). One who takes part sends an update in their direction, which is clipped, weighed, encoded and

@@ -1,4 +1,4 @@
-//! The state of a run as safetensors, and the newest one that can be read.
+//! Checkpoints: the state of a run as safetensors, and finding the newest readable one.
 //!
 //! | part      | what it holds                                                                                              |
 //! |-----------|------------------------------------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-//! Who takes part in a round, in simulations: drawn by the plan's [`Participation`], from the run's key.
+//! Samples the cohort of a round in simulations, by the plan's [`Participation`] and from the run's key.
 //!
 //! Users are numbers below the population, and nothing is kept for each of them: drawing 5,000 of 10^8 costs as much as
 //! drawing 5,000 of 10^4.

@@ -1,4 +1,4 @@
-//! Which learners there are: the one place where they are named and made from settings.
+//! The registry of learners: the only place where they are named and created from settings.
 //!
 //! A learner is a file in [`device::learner`] and a line in [`LEARNERS`]. Its function gets the settings and the store, if the run
 //! reads one, and says of any setting that it cannot use why.

@@ -1,4 +1,4 @@
-//! Model folders on disk.
+//! Reads and writes model folders on disk.
 
 use std::{fs, path::Path};
 

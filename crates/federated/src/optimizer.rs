@@ -1,4 +1,4 @@
-//! What the server does with a released average: SGD, momentum as in the papers, Adam, Adagrad and Yogi.
+//! The server optimizer, which applies a released average: SGD, momentum as in the papers, Adam, Adagrad and Yogi.
 //!
 //! The average is a step in the direction that the users went, so it is added, not subtracted. Momentum is
 //! `v <- mu v + Delta; theta <- theta + eta v`, as in Andrew et al. 2021 and Xu et al. 2023; the adaptive ones are those of

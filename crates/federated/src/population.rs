@@ -1,5 +1,5 @@
-//! Whose data a simulation trains on: a synthetic crowd, made on demand, or a store; by users, or, where the unit of privacy
-//! is an example, by posts.
+//! The users a simulation trains on: synthetic, generated on demand, or from a store; by user or, where the unit of privacy is an example,
+//! by post.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! An epsilon together with what it means, so that no file gives one that does not hold (rule P23).
+//! An epsilon together with its meaning, so that no file states one that does not hold (rule P23).
 //!
 //! | name in files       | what it is                                                                          |
 //! |---------------------|-------------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-//! What is random in a run, and how long each part of it is kept (rules P13, P20 and P21).
+//! All randomness of a run, and how long each part of it is kept (rules P13, P20 and P21).
 //!
 //! | what                              | in a simulation, from the seed by | with secret noise                              |
 //! |-----------------------------------|-----------------------------------|------------------------------------------------|

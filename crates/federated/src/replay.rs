@@ -1,5 +1,5 @@
-//! A run that is over, once more on threads of this process: the users whom its record names, in the rounds and evaluations that it
-//! names, and the noise that its seed gives. What comes out must be the model of the run, to the byte, and what devices measured of it.
+//! Replays a finished run on threads of this process: the recorded users in the recorded rounds and evaluations, and the noise of its seed.
+//! The result must be the run's model, byte for byte, and the metrics that devices measured.
 //!
 //! Only simulations can be played again: noise that is secret is drawn once (rule P21). Attempts that failed are left out: nothing of them
 //! is in the model.

@@ -1,4 +1,4 @@
-//! The loop: Algorithm 1 of McMahan et al. 2018, of Andrew et al. 2021 and of Xu et al. 2023, for every fleet.
+//! The training loop: Algorithm 1 of McMahan et al. 2018, of Andrew et al. 2021 and of Xu et al. 2023, for every fleet.
 //!
 //! ```text
 //! fleet (who takes part, train, clip, encode, sum) -> release -> record -> server optimizer -> next clip

@@ -1,4 +1,4 @@
-//! How well a model predicts text that is not trained on: files, and the stores of `keyhush data import`.
+//! Measures how well a model predicts text that is not trained on: files, and stores of `keyhush data import`.
 
 use corpus::store::{Part, Split, Store, StoreError};
 use lm::{

@@ -1,4 +1,4 @@
-//! What the entries amount to: the plan, each stream's steps, and the one event that all of it is.
+//! Summarizes the entries: the plan, each stream's steps, and the composed event.
 //!
 //! [`Account::admit`] holds the rules of what may follow; it is asked before an entry is written and again, for every
 //! entry, when a ledger is opened, so that a ledger that opens keeps them all.

@@ -1,4 +1,4 @@
-//! The ledger itself: what callers open, record in, and ask.
+//! The ledger's public interface: open, record, query.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

@@ -1,4 +1,4 @@
-//! What every [`LedgerStore`] must do, as a suite that its tests call: one in memory, files, a database.
+//! The tests that every [`LedgerStore`] must pass: in memory, in files, in a database.
 //!
 //! The entries are those of a small ledger that was kept in memory, with vectors and participations attached. What a store cannot be
 //! asked here, what is left after a power cut, is the matter of its own tests.

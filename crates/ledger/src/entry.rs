@@ -1,4 +1,4 @@
-//! One record: a line of JSON that a person can read, with the hash of the record before it and a signature.
+//! One entry: a human-readable line of JSON with the hash of the previous entry and a signature.
 //!
 //! ```text
 //! {"entry":{"index":3,"previous":"<hash of entry 2>","time":1735689600,"body":{"release":{...}}},"signature":"<...>"}

@@ -1,4 +1,4 @@
-//! What can go wrong with a ledger: what was expected, what arrived, what to do.
+//! Ledger errors: what was expected, what was found, what to do.
 
 use thiserror::Error;
 

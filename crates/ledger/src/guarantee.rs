@@ -1,4 +1,4 @@
-//! Which epsilon holds (rules P14, P22 and P23): what was spent, the whole plan's, or the budget of a filter.
+//! Which epsilon a ledger guarantees (rules P14, P22 and P23): what was spent, the whole plan's, or the budget of a filter.
 //!
 //! What was spent holds only where the moment at which a run ended was fixed before it began: all planned steps were
 //! released, or the next one would have exceeded a fixed limit, which the plan alone decides. Where a sampled step failed and

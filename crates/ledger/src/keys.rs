@@ -1,4 +1,4 @@
-//! The key that signs a ledger, and the one that everybody may have.
+//! The signing key of a ledger, and its public verifying key.
 
 use std::{fmt, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! What the side table of participations shows, and what it would cost (rule P18).
+//! Observed participation from the side table, and the epsilon it would give (rule P18).
 //!
 //! The guarantee counts the limits on participation that were enforced, and so do budgets. Beside it stands what comes out if
 //! the participations that were observed are counted instead, as Xu et al. 2023 do in their tables. That is a smaller number and a

@@ -1,4 +1,4 @@
-//! Who took part, as pseudonyms in a side file (rules P17 and P18).
+//! Participants, as pseudonyms in a side file (rules P17 and P18).
 //!
 //! Limits on participation are part of the guarantee, so who took part must be on record; but a ledger is shown around.
 //! So each attempt has a record in a side file that stays with the run: pseudonyms, HMAC-SHA-256 of the user under a

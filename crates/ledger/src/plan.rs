@@ -1,4 +1,4 @@
-//! The first entry: everything that was decided before the data was opened (rules P11, P14, P15 and P17).
+//! The plan in the first entry: everything that was decided before the data was opened (rules P11, P14, P15 and P17).
 
 use std::collections::BTreeMap;
 

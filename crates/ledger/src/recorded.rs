@@ -1,4 +1,4 @@
-//! A release that a ledger has: the last of the stages `Update -> Clipped -> Encoded -> Sum -> Released -> Recorded`.
+//! A release recorded in a ledger: the last of the stages `Update -> Clipped -> Encoded -> Sum -> Released -> Recorded`.
 //!
 //! The optimizer takes nothing else, so a release is durable before it is used, and is paid for. There are two ways to one:
 //! [`Ledger::record`](crate::Ledger::record), which consumes what a mechanism released, and

@@ -1,4 +1,4 @@
-//! Where entries are kept: the contract, and a store in memory.
+//! Storage of entries: the trait, and a store in memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What several ledgers cost together, to a device that is in all of them.
+//! The joint cost of several ledgers for a device that is in all of them.
 //!
 //! Each ledger pays for its own task and knows of no other. Whoever takes part in several pays for all: their events compose,
 //! also where the tasks run at the same time and one looks at what the other released: Renyi divergences and privacy losses, by which

@@ -1,4 +1,4 @@
-//! Everything checked and computed once more, and what cannot be checked said too (rule P17).
+//! Verification: checks everything, recomputes epsilon, and says what cannot be checked (rule P17).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A release as the bytes that are stored of it.
+//! A release as the bytes stored for it.
 //!
 //! The digest of a long vector and making it durable take about as long, and neither needs the other: whoever has threads asks for
 //! [`Written::digest`] on one while another is in [`Ledger::keep`](crate::Ledger::keep), and then records. The digest is computed

@@ -1,4 +1,4 @@
-//! What every model can do: say how likely each next token is.
+//! The trait of all language models: how likely is each next token?
 //!
 //! Metrics and suggestions are written against this, so that an LSTM and an n-gram model are measured by the same lines.
 

@@ -1,4 +1,4 @@
-//! Suggestions while somebody types.
+//! Suggestions while a user types.
 //!
 //! A keyboard shows the likeliest words that begin with what was typed of the current one. Log-probabilities come from a
 //! model, once for a context; every further letter only narrows the words down. Words that begin alike stand together in

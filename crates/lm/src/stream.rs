@@ -1,4 +1,4 @@
-//! Text as sequences: a line each, or one long stream of ids, cut into as many sequences as a batch has (Zaremba et al. 2014).
+//! Text as sequences: one per line, or one long stream of ids cut into as many sequences as a batch has (Zaremba et al. 2014).
 
 use serde::{Deserialize, Serialize};
 

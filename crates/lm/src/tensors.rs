@@ -1,4 +1,4 @@
-//! safetensors, written and read: models, and states of training.
+//! Reads and writes safetensors: models and training states.
 //!
 //! The header is read by the crate `safetensors`, which checks names, offsets and sizes. Its readers want the whole file in
 //! memory, and a keyboard has no room for a model twice: the tensors are read here, as a stream. Written by hand: the crate

@@ -1,4 +1,4 @@
-//! Somebody typing: what keys do to the text and to the suggestions, without a screen.
+//! Simulates typing: how keys change the text and the suggestions, without a screen.
 
 use crate::{
     predict::{Predictor, Suggestion},

@@ -1,4 +1,4 @@
-//! Words to ids and back.
+//! Vocabularies: words to ids and back.
 //!
 //! A vocabulary has a fixed order: the three special entries first, then words, the most frequent first. Ids are positions
 //! in it. BOS, EOS and UNK count among the size, so the papers' 10,000 entries are 9,997 words.

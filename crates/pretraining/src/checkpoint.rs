@@ -1,4 +1,4 @@
-//! Where a run stands, as one file of safetensors in the folder of its model.
+//! Checkpoints of a run, one safetensors file in the folder of its model.
 //!
 //! | part      | what it holds                                                                             |
 //! |-----------|-------------------------------------------------------------------------------------------|

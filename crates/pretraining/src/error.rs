@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! Errors of pretraining, and what to do about them.
 
 use std::path::PathBuf;
 

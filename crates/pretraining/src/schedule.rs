@@ -1,4 +1,4 @@
-//! How the text is walked: batches, epochs and the learning rate.
+//! Batches, epochs and learning rate: in which order the text is read.
 
 use serde::{Deserialize, Serialize};
 

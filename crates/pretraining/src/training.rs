@@ -1,4 +1,4 @@
-//! A run in its midst: steps, measuring, checkpoints.
+//! A running pretraining: steps, evaluations, checkpoints.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,4 +1,4 @@
-//! What must be true of a run for its epsilon to be true, in words.
+//! The assumptions of an epsilon, in words.
 
 use crate::{
     event::{Adjacency, Noise, NoiseMatrix, PrivacyEvent, Segment},

@@ -1,4 +1,4 @@
-//! The noise, rounds or cohort that a target epsilon needs.
+//! Calibration: the noise, rounds or cohort that a target epsilon needs.
 //!
 //! Calibration only searches: it makes events, asks an accountant what they cost, and returns a value whose cost is at
 //! most the target, with the judgement that says so. The search is a secant method (Illinois) on the logarithms of

@@ -1,4 +1,4 @@
-//! The clip norm that follows a quantile of the update norms, privately.
+//! The adaptive clip norm: follows a quantile of the update norms, privately.
 //!
 //! Andrew et al. 2021, Algorithm 1: with the noised fraction `b` of users whose norm is at most C, the clip moves by
 //! `C <- C exp(-eta (b - gamma))`, so that in the end a fraction gamma of the users is under it. Under DP-FTRL (Xu et al.

@@ -1,4 +1,4 @@
-//! Who takes part, as one value that the cohort sampler and the accountant both take, so that they cannot disagree.
+//! Participation as one value for both the cohort sampler and the accountant, so that they cannot disagree.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

@@ -1,4 +1,4 @@
-//! Keys, and the streams drawn from them (rule P13).
+//! Keys, and the random streams drawn from them (rule P13).
 //!
 //! A run with secret noise has a 256-bit [`NoiseKey`], drawn from the operating system when the run is created and kept in
 //! `secret/` until it ends. It goes into the key of every step's noise ([`crate::step_keys`]) and is never enough to draw

@@ -1,4 +1,4 @@
-//! The keys that noise is drawn from, one a step, so that no two computations share noise (rules P20 and P21).
+//! The noise keys, one per step, so that no two computations share noise (rules P20 and P21).
 //!
 //! Noise that follows from a run's key and a step alone is drawn again by whoever holds a copy of the run: two releases of one
 //! step with different sums differ by the difference of the sums, without noise. So in a run with secret noise

@@ -1,4 +1,4 @@
-//! The quantities of a guarantee as types that cannot hold an illegal value.
+//! The quantities of a guarantee, as types that cannot hold an illegal value.
 //!
 //! Every unit has a private field and one fallible constructor; deserialisation goes through that constructor, so a
 //! bad value is refused where it enters and nobody re-checks one. The error carries what was refused. Arithmetic

@@ -1,4 +1,4 @@
-//! Who does work that falls into pieces: whoever asks, one piece after the other, or the threads of a caller.
+//! Runs work that splits into pieces: on the calling thread, or on threads of the caller.
 //!
 //! This crate starts no threads: it also runs in browsers. What can be done in pieces, such as the noise of a long vector, is given to
 //! [`Workers`], and whoever has threads brings some. No result depends on them: every piece has its own place, and its own stream of

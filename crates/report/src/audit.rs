@@ -1,4 +1,4 @@
-//! The pictures of audits: what was computed, and what an attack shows.
+//! Charts of audits: the computed bound against what an attack shows.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A run as data, for the page over all runs (`keyhush board`): where it stands, its curves, its settings, what its model suggests.
+//! A run as data for the page over all runs (`keyhush board`): status, curves, settings, sample suggestions.
 //!
 //! All of it comes from [`Kept`], which reads exact losses, norms, counts and times of simulations alone (rules P12 and P23). An
 //! epsilon has a curve under the name of what it means, so none is taken for another.

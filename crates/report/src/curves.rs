@@ -1,4 +1,4 @@
-//! The curves of runs: the charts that a report and a comparison share.
+//! The charts that reports and comparisons share.
 
 use federated::{
     metrics::{

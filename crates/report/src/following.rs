@@ -1,4 +1,4 @@
-//! The pages of a run while it is driven: TensorBoard's file follows every evaluation, the report is there whenever the run rests.
+//! Updates the pages of a run in progress: TensorBoard's file after every evaluation, the report whenever the run pauses.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! What a run shows as numbers over its rounds, for TensorBoard and tracking servers: evaluations, and of simulations what the users of
-//! each round did and how long it took.
+//! The scalars of a run over its rounds, for TensorBoard and tracking servers: evaluations and, for simulations, the users' training and
+//! the time of each round.
 //!
 //! Nothing is here that the files of a run do not hold. What users did, and how long that took, are exact values: a run with secret noise
 //! shows neither (rules P12 and P23), also where somebody put such files into its folder. The names of the first kind say that they

@@ -1,4 +1,4 @@
-//! What a run shows over its rounds, as an event file that TensorBoard reads.
+//! The scalars of a run as an event file for TensorBoard.
 //!
 //! The frames are written by hand: records as in a TFRecord file, each an `Event` of TensorFlow's `event.proto` with a wall time, a
 //! step and a summary of scalars. That is five fields of two messages, sixty lines; a crate for protocol buffers would bring a

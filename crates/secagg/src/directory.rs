@@ -1,5 +1,5 @@
-//! Who takes part: every client's keys as a leaf of one Merkle tree, so that clients who were shown different keys of
-//! anybody have different roots, and with them different sessions.
+//! The directory: every client's keys as a leaf of one Merkle tree, so that clients who were shown different keys have different roots, and
+//! therefore different sessions.
 //!
 //! Members are known by pseudonyms, drawn for the round: neighbours learn nothing by which they could meet somebody again.
 //! Positions are in the order of pseudonyms. Where the server is taken at its word, a client sees that of those it is shown, by

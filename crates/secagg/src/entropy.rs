@@ -1,4 +1,4 @@
-//! Where secrets come from: the operating system (feature `os-entropy`), or, in tests, a seed (feature `insecure`).
+//! The source of secrets: the operating system (feature `os-entropy`), or, in tests, a seed (feature `insecure`).
 
 use thiserror::Error;
 

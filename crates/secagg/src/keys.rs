@@ -1,5 +1,5 @@
-//! A client's keys of one round, what two clients agree on, and what is derived from it. Everything is bound to the session,
-//! which stands for parameters, model and directory: clients who were shown different ones share no key.
+//! A client's keys for one round, the secrets that two clients agree on, and their derivation. Everything is bound to the session, which
+//! stands for parameters, model and directory: clients who were shown different ones share no key.
 
 use aes_gcm::{
     Aes256Gcm, KeyInit,

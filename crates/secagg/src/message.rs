@@ -1,4 +1,4 @@
-//! The messages of a round, and their bytes.
+//! The messages of a round, and their encoding.
 //!
 //! | message            | from    | says                                                             |
 //! |--------------------|---------|------------------------------------------------------------------|

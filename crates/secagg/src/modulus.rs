@@ -1,4 +1,4 @@
-//! The modulus of a sum, 2^b: so large that no sum can wrap, and no larger than a word.
+//! The modulus of a sum, 2^b: large enough that no sum can wrap, and no larger than a word.
 
 use thiserror::Error;
 

@@ -1,4 +1,4 @@
-//! What a round of secure aggregation is for, and the one hash that everything in it is bound to.
+//! The session: what a round is for, and the one hash that everything in it is bound to.
 
 use sha2::{Digest, Sha256};
 use thiserror::Error;

@@ -1,4 +1,4 @@
-//! Tasks and models that devices ask for, in memory once each.
+//! Tasks and models that devices download, each in memory once.
 //!
 //! When a round opens, thousands of devices ask for its model within seconds. One of them has it read, and all others wait for that: each would
 //! otherwise hold a copy of its own for as long as its device takes to download it. A blob that somebody is still being sent is not let go of, for

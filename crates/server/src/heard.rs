@@ -1,4 +1,4 @@
-//! Which requests were heard before: one that is played again gets no place in a round, and takes nobody's place who waits for an answer.
+//! Replay protection: a repeated request gets no place in a round, and does not end the wait of the device it came from.
 //!
 //! Each request of a device has the server's clock as the device knows it, and a number that counts what it has said since it was
 //! started; both are signed. Of every device the last pair is remembered, and a request counts only if its own is larger; a check-in also only if

@@ -1,4 +1,4 @@
-//! The coordinator's thread, and what the routes ask of it.
+//! The coordinator's thread, and the requests of the routes to it.
 //!
 //! Requests of thousands of devices come by many threads of the runtime; a coordinator is one thing that nobody else may touch. So
 //! requests wait in an inbox, and one thread takes all that have come, lets the coordinator decide, makes what was decided

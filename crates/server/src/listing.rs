@@ -1,4 +1,4 @@
-//! Where each task of a server stands, read beside it: from its database, the orders that were given, and its ledgers.
+//! The state of each task of a server, read from outside: from its database, the operator's orders, and its ledgers.
 //!
 //! Nothing here is a secret's, and nothing is exact but what operators may see (rule P26): how many devices are enrolled. Epsilons
 //! come with what they mean (rule P23): while a task runs, what holds is its whole plan's.

@@ -1,4 +1,4 @@
-//! What the operator wants of each task, while a server runs or not: a file for each wish, in the folder of data.
+//! The operator's orders for tasks, whether or not a server runs: one file per order, in the data folder.
 //!
 //! `keyhush task pause TASK` makes `orders/TASK.pause`, `resume` removes it, `stop` makes `orders/TASK.stop`, which nobody removes. The
 //! server looks every [`EVERY`]. Why files, and neither a socket nor rows of the database:

@@ -1,4 +1,4 @@
-//! A server with its tasks: begun, gone on with after any crash, stopped.
+//! A server with its tasks: started, resumed after any crash, stopped.
 //!
 //! Each task has a thread with the loop of `federated` and a fleet of devices; all of them share one coordinator, one database and one
 //! door. A task that is over is closed, and its model and statement are written where its operator finds them.

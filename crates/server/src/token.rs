@@ -1,4 +1,4 @@
-//! The token that devices enrol with, where the operator brings none: drawn once, and kept beside the secrets.
+//! The enrolment token, if the operator does not supply one: drawn once, and stored with the secrets.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Reports on their way in: each in memory until it is whole, all of them together within a bound.
+//! Incoming reports: each in memory until it is complete, all together within a limit.
 //!
 //! A report has its room before the first byte of it is read. Where there is none its device waits in its socket, in the order in which they came,
 //! and is told to come back after a while. Bytes are unpacked and measured as they come, while nobody else can touch their report and everybody

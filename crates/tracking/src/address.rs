@@ -1,4 +1,4 @@
-//! `mlflow:URL`: which server, and the account on it.
+//! Parses `mlflow:URL`: the server, and the account on it.
 //!
 //! User names, passwords and certificates come from the environment variables of MLflow's own clients: everybody on a machine can read
 //! command lines.

@@ -1,4 +1,4 @@
-//! A client for tracking servers: HTTP/1.1 and TLS, one request after the other on one connection, with limits on time and size.
+//! An HTTP/1.1 and TLS client for tracking servers: one request after the other on one connection, with limits on time and size.
 //!
 //! It uses the same crates as a device (`agent::http`), but not that module: a device only trusts given certificates, and only its own
 //! machine without TLS, while a tracking server is any server that a person names.

@@ -1,4 +1,4 @@
-//! What a device learns from: what its owner typed, kept as shortly as can be.
+//! The text a device learns from: what its owner typed, kept for as short a time as possible.
 //!
 //! [`TextStore`] is a device's own: text beyond a cap in bytes or an age in days is gone, and what was learned from is deleted (Popov et
 //! al. 2018 train on text once and then let it go). [`TextFolder`] reads files that are somebody else's and writes none; [`TakenIn`] takes

@@ -1,4 +1,4 @@
-//! A device's own store of text: capped, aged, and each post in it learned from once at most.
+//! A device's own store of text: limited in size and age; each post in it is trained on at most once.
 //!
 //! What was learned from is deleted, durably, before the first byte of the update leaves ([`crate::one`]). A crash in between loses text and
 //! never uses it twice; a crash before loses nothing. What comes while a device trains is not of that update and stays.

@@ -1,4 +1,4 @@
-//! What devices say they gave beside what the server has on record; and what rounds took beside the training.
+//! Compares what devices report to have sent with the server's records, and round times with training times.
 
 use std::collections::{BTreeMap, BTreeSet};
 

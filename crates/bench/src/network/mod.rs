@@ -1,4 +1,4 @@
-//! A server and its devices as real processes on loopback: what rounds cost beside the training, and whether anything is lost.
+//! Measures a server and its devices as real processes on loopback: overhead per round, and whether anything is lost.
 //!
 //! ```text
 //! this process --starts--> keyhush serve        (killed and started again, if asked)

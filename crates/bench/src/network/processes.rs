@@ -1,4 +1,4 @@
-//! A process that is started, watched and ended; what it used, as the system accounts for it.
+//! Starts, watches and stops a process, and reads its resource usage from the operating system.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! The server's process: started, heard, killed and started again.
+//! Controls the server's process: starts it, reads its output, kills and restarts it.
 
 use std::{
     collections::VecDeque,

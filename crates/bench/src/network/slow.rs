@@ -1,4 +1,5 @@
-//! Connections that never finish what they begin, at a real server: how soon they are closed, and what an honest device notices of them.
+//! Measures slow connections to a real server: how soon those that never complete a request are closed, and how they affect an honest
+//! device.
 //!
 //! A third says nothing, a third never finishes its header, a third never finishes its body; the latter two send a byte now and then, as
 //! whoever wants to stay would. The honest device checks in again and again over one connection, which the coordinator answers by its database.

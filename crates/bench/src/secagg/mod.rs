@@ -1,5 +1,5 @@
-//! A whole round of secure aggregation between simulated clients, message by message through their
-//! bytes, and what it costs whom.
+//! Measures a complete round of secure aggregation between simulated clients, with every message encoded and decoded: time and bytes for
+//! clients and server.
 //!
 //! Clients draw their secrets as devices do, from the operating system. Their inputs follow from their numbers, and are made
 //! when it is their turn, so that memory is that of a few vectors and of what all clients know between two messages. The

@@ -1,4 +1,4 @@
-//! Some of the masks of a round, taken off one vector: for rounds that are too large to run whole.
+//! Removes only a sample of a round's masks from one vector, for rounds that are too large to run completely.
 
 use secagg::{
     entropy::{Entropy, OsEntropy},

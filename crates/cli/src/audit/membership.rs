@@ -1,4 +1,4 @@
-//! `keyhush audit membership`: who took part, by the loss of a model.
+//! `keyhush audit membership`: infers who took part from a model's loss.
 
 use clap::Args;
 use federated::audit::membership::{MembershipPlan, attack};

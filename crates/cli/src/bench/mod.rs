@@ -1,4 +1,4 @@
-//! `keyhush bench`: how fast this machine does the work.
+//! `keyhush bench`: measures the speed of this machine.
 
 mod device;
 mod gpu;

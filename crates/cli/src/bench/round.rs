@@ -1,4 +1,4 @@
-//! `keyhush bench round`: what a round costs beside the users' training, and what a second thread costs.
+//! `keyhush bench round`: the overhead of a round over the users' training, and what a second thread costs.
 
 use bench::round::{Rounds, RoundsTook, Threads};
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `keyhush bench slow-connections`: connections that never finish what they begin, at a real server.
+//! `keyhush bench slow-connections`: how a real server handles connections that never complete a request.
 
 use bench::network::{Answered, SlowRun, SlowTook};
 use clap::{Args, value_parser};

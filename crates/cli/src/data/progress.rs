@@ -1,4 +1,4 @@
-//! How far long work is: a bar on a terminal, a line every few seconds elsewhere; and Ctrl-C.
+//! Progress of long work: a bar on a terminal, a line every few seconds elsewhere; and Ctrl-C.
 
 use std::{
     io::IsTerminal,

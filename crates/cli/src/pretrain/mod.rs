@@ -1,4 +1,4 @@
-//! `keyhush pretrain`: training on public text, without federation.
+//! `keyhush pretrain`: trains a model on public text, without federation.
 
 mod watch;
 

@@ -1,4 +1,4 @@
-//! Which ledger is meant, and which heads of it are known: what `statement`, `verify` and `compose` share.
+//! Finds the ledger that arguments name and its known heads, for `statement`, `verify` and `compose`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `keyhush privacy verify`: chain, signatures, heads, stored vectors and participations checked, epsilon computed again.
+//! `keyhush privacy verify`: checks chain, signatures, heads, stored vectors and participations, and recomputes epsilon.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! How far training is: a bar on a terminal, a line every few seconds elsewhere.
+//! Progress of training: a bar on a terminal, a line every few seconds elsewhere.
 
 use std::{
     io::IsTerminal,

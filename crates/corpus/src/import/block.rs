@@ -1,4 +1,4 @@
-//! Blocks: what the reading thread hands to the workers.
+//! Blocks of input, which the reading thread hands to the workers.
 
 use std::{io::Read, ops::Range};
 

@@ -1,4 +1,4 @@
-//! The labels of posts: how a column has them, which of them are kept, and counting which are frequent.
+//! Reads the labels of posts from a column, selects those to keep, and counts which are frequent.
 
 use std::{collections::BTreeMap, io, path::Path};
 

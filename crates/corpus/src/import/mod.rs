@@ -1,4 +1,4 @@
-//! Import: files of posts become a store, grouped by user, in bounded memory.
+//! Import: turns files of posts into a store, grouped by user, in bounded memory.
 //!
 //! ```text
 //! files -> blocks -> workers: parse, tokenise -> spill files by tag -> each sorted by (tag, place) -> store

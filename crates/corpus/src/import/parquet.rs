@@ -1,4 +1,4 @@
-//! Some columns of a Parquet file, row by row.
+//! Reads selected columns of a Parquet file, row by row.
 
 use std::{fs::File, panic::AssertUnwindSafe, path::Path, sync::Arc};
 

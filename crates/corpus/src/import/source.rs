@@ -1,4 +1,4 @@
-//! Files: what they are by their names, and their bytes without compression.
+//! Input files: their format by name, and their decompressed bytes.
 
 use std::{
     fs::File,

@@ -1,4 +1,4 @@
-//! Rows of comma- or tab-separated values with a header, in bounded memory whatever is in the file.
+//! Reads comma- or tab-separated rows with a header, in bounded memory whatever the file contains.
 
 use std::io::{self, Read};
 

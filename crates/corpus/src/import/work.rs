@@ -1,4 +1,4 @@
-//! Reading on one thread, parsing and tokenising on all cores.
+//! The import pipeline: one thread reads, all cores parse and tokenize.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! What is known of users besides what they typed: as many numbers of everybody, in named columns.
+//! Features of users besides their text: named numeric columns with one value per user.
 
 use thiserror::Error;
 

@@ -1,4 +1,4 @@
-//! The store: everybody's tokens in one immutable file, memory-mapped.
+//! The store: all users' tokens in one immutable, memory-mapped file.
 //!
 //! Little-endian throughout. A header of 512 bytes ([`format`]) says where the sections are; each begins at a multiple of 64.
 //!

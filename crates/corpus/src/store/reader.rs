@@ -1,4 +1,4 @@
-//! Reads a store: opened in milliseconds, a user in constant time.
+//! Reads a store: opens in milliseconds, finds a user in constant time.
 
 use std::{
     ops::Range,

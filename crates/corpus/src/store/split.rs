@@ -1,4 +1,4 @@
-//! Who trains and who tests: users are split, never posts, by a hash of their tag and a salt.
+//! Splits users, never posts, into training and held-out ones, by a hash of their tag and a salt.
 //!
 //! Which part a user is in depends on nobody else, so it stays when others come and go.
 

@@ -1,5 +1,4 @@
-//! What is in a store: users, tokens, how they are distributed, how much of the text the vocabulary covers, and which labels and
-//! features there are.
+//! Statistics of a store: users, tokens and their distribution, the vocabulary's coverage, labels and features.
 
 use lm::vocabulary::UNK;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Writes a store, one user after the other, with memory that does not grow.
+//! Writes a store one user at a time, in constant memory.
 
 use std::{
     fs::File,

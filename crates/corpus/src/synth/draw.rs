@@ -1,4 +1,4 @@
-//! Random draws that repeat: a ChaCha20 stream for each purpose and position, integers only.
+//! Reproducible random draws: a ChaCha20 stream for each purpose and position, integers only.
 
 use chacha20::{
     ChaCha20,

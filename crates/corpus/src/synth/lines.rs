@@ -1,4 +1,4 @@
-//! A crowd as JSON lines: its posts, and its canaries with those who hold them.
+//! Writes a synthetic crowd as JSON lines: its posts, its canaries, and the users who have them.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! A synthetic crowd: people with their own topics, friends, slang, typos and habits over one shared language.
+//! Synthetic users with their own topics, friends, slang, typos and habits, over one shared language.
 //!
 //! Everything is a pure function of a [`SynthPlan`] and the number of a user: nobody is stored, any user of a population of
 //! 10^8 is made on demand without the others, and the same plan gives the same text on every platform (ChaCha20 streams,

@@ -1,4 +1,4 @@
-//! Who somebody is: topics, friends, habits, how much they write.
+//! The profile of a synthetic user: topics, friends, habits, how much they write.
 
 use super::{
     Dialect, SynthPlan,

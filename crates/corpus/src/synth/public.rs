@@ -1,4 +1,4 @@
-//! The language's public vocabulary.
+//! The public vocabulary of the synthetic language.
 //!
 //! It was counted once in a text that belongs to no user, both dialects, and filled up from the lexicon. What came of it is kept in
 //! `public_words.txt`: whoever opens a crowd would otherwise write and count that text again. A test does.

@@ -1,4 +1,4 @@
-//! The words of the synthetic language, written by hand. The long tail is made of them in [`super::lexicon`].
+//! The hand-written words of the synthetic language. [`super::lexicon`] derives the long tail from them.
 
 /// What a topic has of its own.
 pub(super) struct Topic {

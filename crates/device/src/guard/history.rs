@@ -1,4 +1,4 @@
-//! The inputs that have left, what may follow them, and their bytes.
+//! The history of sent inputs: what it still allows, and its byte format.
 //!
 //! The bytes: `keyhush guard`, the format as 4 bytes, the number of records as 4; of each record task (32), step (8),
 //! model (32) and day (4); SHA-256 of all that. Numbers are little-endian. Where a timer may run, the format is another: after the records

@@ -1,4 +1,4 @@
-//! The device's own limits, the time that they are held against, and why an input may not leave.
+//! The device's own limits, the clock they are checked against, and the reasons to refuse an input.
 
 use std::num::NonZeroU32;
 

@@ -1,4 +1,4 @@
-//! One input for a step, ever: what a device remembers of the inputs that it let go (rule P24).
+//! The guard: remembers sent inputs permanently, so that a device sends at most one input per step (rule P24).
 //!
 //! A round fails, and the server asks again, with the same devices less one. The two sums differ by that one's input, and
 //! secure aggregation has protected nothing. The server need not be evil for that: an honest retry does the same. So a

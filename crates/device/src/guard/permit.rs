@@ -1,4 +1,4 @@
-//! What an input is for, and the permit that it leaves with.
+//! The purpose of an input, and the permit it needs to be sent.
 
 use sha2::{Digest, Sha256};
 

@@ -1,4 +1,4 @@
-//! The timer: until when a device rests after an input has left (Xu et al. 2023, section 2.2).
+//! The timer: how long a device rests after it sent an input (Xu et al. 2023, section 2.2).
 //!
 //! A rest is over when the clock of the device says so, or when the device has been up for all of it. What is kept is when the input left by the
 //! clock; the clock that never goes back begins anew with each start of the program. So a clock that is set back ends no rest early: by

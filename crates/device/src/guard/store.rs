@@ -1,4 +1,4 @@
-//! Where a guard is kept: what it asks of a store, and the store that forgets.
+//! Storage for a guard: the trait, and a store in memory.
 
 use thiserror::Error;
 

@@ -1,4 +1,4 @@
-//! What somebody's data is to a learner: examples in columns, and what is known of the person.
+//! A user's data as a learner sees it: examples in columns, and features of the user.
 //!
 //! The columns are concrete ([`Kind`]), so nothing that carries examples from a store to a learner is generic, and a learner
 //! that reads images needs no other loop than one that reads text. A [`Schema`] says which columns a learner's examples have.

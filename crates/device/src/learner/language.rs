@@ -1,4 +1,4 @@
-//! The next word: the recurrent language models of the papers ([`lm::model`]).
+//! The next-word learner: the recurrent language models of the papers ([`lm::model`]).
 //!
 //! An example is a token that is read and the one that is to be predicted. Every post is read from BOS on and predicted to its
 //! EOS; posts follow one another. A batch has several sequences side by side, each a part of that stream, read a few tokens at a

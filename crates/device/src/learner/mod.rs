@@ -1,4 +1,4 @@
-//! What is learned: a model, how it reads examples, and one step of SGD on it.
+//! Learners: a model, how it reads examples, and one step of SGD on it.
 //!
 //! Everything that the papers say of users (FedAvg, FedSGD, greedy clipping, penalties, weights, clipping) is written once, in
 //! [`crate::local`] and [`crate::round`], over these traits; everything that the server does is written over the flat vector.

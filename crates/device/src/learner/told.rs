@@ -1,4 +1,5 @@
-//! What devices are told of a learner, from which they make it again. A learner that is not told can be simulated, and a server refuses it.
+//! The description of a learner that is sent to devices, from which they rebuild it. A learner without one can be simulated, but a server
+//! refuses it.
 //!
 //! It is a part of the device protocol: whoever adds a learner for devices adds a variant here, and the compiler names the one place
 //! that makes it (`protocol::task`), where everything is held against the device's bounds before there is room for it.

@@ -1,5 +1,4 @@
-//! Bytes that never change, on their way to a device: unpacked as they arrive, within what was declared, and known by their
-//! SHA-256 alone.
+//! Downloads of immutable blobs: decompressed as they arrive, within the declared size, and verified by SHA-256.
 //!
 //! A connection that breaks costs nothing: [`Download::offset`] is where the next range begins. That what arrived is whole is
 //! decided by its length and its digest; what gzip says of itself is not asked.

@@ -1,4 +1,4 @@
-//! What a device tells its owner: what it gave, to whom and on which day, and what it refused and why.
+//! The diary: shows the device's owner what was sent, to whom and on which day, and what was refused and why.
 //!
 //! It stands beside the guard and permits nothing: the guard decides ([`crate::guard`]), the diary says it in words. It is written
 //! before an input leaves, so after a crash it may speak of one that did not; never the other way round. No word of what was typed

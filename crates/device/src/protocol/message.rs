@@ -1,5 +1,5 @@
-//! What devices and servers say to each other, and its bytes (Protocol Buffers; `protocol/keyhush.proto` is the same for programs
-//! in other languages, and a test holds the two together).
+//! The messages between devices and servers, and their bytes (Protocol Buffers). `protocol/keyhush.proto` defines the same for programs in
+//! other languages; a test compares the two.
 //!
 //! | from the device                | answer                                                                            |
 //! |--------------------------------|-----------------------------------------------------------------------------------|

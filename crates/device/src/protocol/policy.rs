@@ -1,4 +1,4 @@
-//! What a device refuses, whatever a server asks for.
+//! The device's policy: what it refuses, whatever a server asks for.
 //!
 //! A server says in the terms of a task what it promises: how many reports a sum is of, how much noise is added, what the whole plan
 //! costs. A device cannot see whether the promise is kept, but one that is too weak it need not even hear out. What it can

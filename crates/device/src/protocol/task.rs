@@ -1,4 +1,4 @@
-//! A task and a model as they arrived: read, checked, and ready to be trained. Many devices of one process share them.
+//! A downloaded task and model: decoded, checked, and ready for training. Shared by all devices of a process.
 //!
 //! A server can write anything into its terms. Nothing is built before it is known how large it will be: words are counted
 //! before they are read, parameters before there is a place for them, and the room for training before it is taken.

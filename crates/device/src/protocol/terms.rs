@@ -1,4 +1,4 @@
-//! What a device is told of a task: once ([`TaskTerms`], a blob that never changes), and with each assignment ([`StepTerms`]).
+//! The terms of a task ([`TaskTerms`], a blob that never changes) and of a step ([`StepTerms`], with each assignment).
 //!
 //! Both are JSON, checked by the types that they are read into. What a device must hold a server to stands here: the limits on
 //! participation, the goal, the noise, who adds up. A device refuses what is weaker than its own policy (`policy`).

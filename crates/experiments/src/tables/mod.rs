@@ -1,4 +1,4 @@
-//! The papers' tables of what runs cost, computed here, beside what was printed.
+//! The papers' tables of privacy costs, computed here, next to the printed numbers.
 
 mod andrew;
 mod mcmahan;

@@ -1,4 +1,4 @@
-//! Telling members from others by the loss of a model on what they typed: `keyhush audit membership`.
+//! Membership inference from a model's loss on users' text: `keyhush audit membership`.
 //!
 //! A model that has learned a user's text by heart predicts it better than that of somebody like them who took no part. The attacker has
 //! the released model and the texts, and takes whoever has a small loss for a member; a private and a non-private model side by side.

@@ -1,5 +1,5 @@
-//! Attacks on the models of runs: what an adversary learns of users at least. The statistics are those of [`privacy::audit`]; here are
-//! the training and the asking.
+//! Attacks on the models of runs: a lower bound on what an adversary learns about users. The statistics are in [`privacy::audit`]; training
+//! and querying are here.
 //!
 //! | module         | what it is                                                                         |
 //! |----------------|------------------------------------------------------------------------------------|

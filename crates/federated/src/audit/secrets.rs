@@ -1,4 +1,4 @@
-//! Random texts planted in users, and how much of them a model remembers: `keyhush audit canary`.
+//! Plants random texts in users' data, and measures how much of them a model remembers: `keyhush audit canary`.
 //!
 //! Carlini et al. 2019 ("The Secret Sharer"), with users as in Ramaswamy et al. 2020 (arXiv:2009.10031): a canary is a sequence of words
 //! drawn uniformly, which some users have several times among their posts. After training its exposure says how much more likely the model

@@ -1,4 +1,5 @@
-//! Models with and without one user, and how far their texts tell them apart (Popov et al. 2018, section 3): `keyhush audit hill`.
+//! Trains models with and without one user, and measures how distinguishable their texts are (Popov et al. 2018, section 3): `keyhush audit
+//! hill`.
 //!
 //! For each pair a model is trained on everybody and one on everybody but one. Texts are drawn from one of them, and their likelihoods under
 //! both are compared; then the same with the two exchanged, for Proposition 1 of the paper bounds one direction only. Everything that the

@@ -1,4 +1,4 @@
-//! Who is not asked any more: devices that were in many rounds that failed.
+//! Which simulated devices are no longer asked because they were in many failed rounds.
 //!
 //! One device that puts something into the padding of its vector spoils a round, and nobody can tell which one it was: masked
 //! vectors look alike. What the protocol says of somebody (a secret that was dealt wrongly, a complaint, a share that does not

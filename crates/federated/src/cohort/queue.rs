@@ -1,4 +1,4 @@
-//! Who comes to an attempt once some have failed, where devices come by themselves (rules P6, P18 and P24).
+//! Which devices are next in the queue after failed attempts, if devices come by themselves (rules P6, P18 and P24).
 //!
 //! A device that was asked for a step has taken part in it, whatever came of it: it may have sent its input. So it is not asked
 //! for that step again, it waits for as many steps as after any participation, and the attempt counts against the most that it

@@ -1,4 +1,4 @@
-//! How a round's updates are added up: in the clear, or securely.
+//! `aggregation`: plain sums or secure aggregation.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Canary users, planted to audit a run.
+//! `[audit]`: canary users that audit the run.
 
 use super::keys::{Section, Visit, key};
 

@@ -1,4 +1,4 @@
-//! How far one user may move the sum.
+//! `[clip]`: how far one user may move the sum.
 
 use privacy::clip::ClipStep;
 

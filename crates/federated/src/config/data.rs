@@ -1,4 +1,4 @@
-//! Whose text a run trains on.
+//! `[data]`: whose text a run trains on.
 
 use std::path::PathBuf;
 

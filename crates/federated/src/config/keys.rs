@@ -1,4 +1,4 @@
-//! How settings are described: every key once, with its name, an example and what it means.
+//! How settings are described: each key once, with its name, an example and its meaning.
 //!
 //! A section of the settings is a [`Section`]: its [`Section::keys`] goes through its keys in the order in which they are written, and
 //! names the field of each. A visitor ([`Visit`]) does the rest: [`super::read`] reads a text and refuses unknown keys,

@@ -1,4 +1,4 @@
-//! What users do in a round.
+//! `[local]`: how users train in a round.
 
 use super::keys::{ByKind, Section, Usual, Visit, key};
 

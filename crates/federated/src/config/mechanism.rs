@@ -1,4 +1,4 @@
-//! Which noise, by name: none, independent, or correlated by one of the [`privacy::design`]s.
+//! Noise mechanisms by name: none, independent, or correlated by one of the [`privacy::design`]s.
 
 use privacy::design::{DESIGNS, Design, TREE};
 use serde::{Serialize, Serializer};

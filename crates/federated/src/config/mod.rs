@@ -1,4 +1,4 @@
-//! The settings of a run: TOML, with no unknown keys, and no defaults for keys that privacy depends on.
+//! The settings of a run: TOML without unknown keys, and without defaults for keys that privacy depends on.
 //!
 //! ```toml
 //! rounds = 200

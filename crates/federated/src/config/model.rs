@@ -1,4 +1,4 @@
-//! Which model is trained: a new one, or one to start from.
+//! `[model]`: a new model, or one to start from.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Who takes part in a round.
+//! `[participation]`: who takes part in a round.
 
 use super::keys::{ByKind, Section, Usual, Visit, key};
 

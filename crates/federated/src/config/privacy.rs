@@ -1,4 +1,4 @@
-//! The noise, and the guarantee.
+//! `[privacy]`: the noise and the guarantee.
 
 use privacy::{
     AccountantKind,

@@ -1,4 +1,4 @@
-//! Reads settings from TOML, strictly. Errors name the key, what is allowed there, and what was probably meant.
+//! Reads settings from TOML, strictly. Errors name the key, the allowed values, and the nearest match.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What the server does with the average.
+//! `[server]`: how the server applies the average.
 
 use super::keys::{ByKind, Section, Usual, Visit, key};
 

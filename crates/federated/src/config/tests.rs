@@ -1,4 +1,4 @@
-//! Wrong settings and their errors; and settings of earlier versions, which are read and written as before.
+//! Tests: wrong settings and their errors; settings of earlier versions are read and written unchanged.
 
 use super::{
     Config, Document, PATHS,

@@ -1,4 +1,4 @@
-//! What of an update leaves a device, and as what.
+//! `[upload]`: which part of an update a device sends, and in which form.
 
 use super::keys::{ByKind, Section, Usual, Visit, key};
 

@@ -1,5 +1,5 @@
-//! What every store of a coordinator must do: what is written is there after a restart, what would break an invariant is
-//! refused, and of a batch with anything refused in it nothing is kept.
+//! The tests that every coordinator store must pass: writes survive a restart, violations of invariants are refused, and a batch with a
+//! refused write is not stored at all.
 //!
 //! What is left after a crash in the midst of a batch is the matter of each store's own tests.
 

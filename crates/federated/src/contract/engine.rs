@@ -1,4 +1,4 @@
-//! What every engine must do.
+//! The tests that every engine must pass.
 
 use std::{
     collections::BTreeMap,

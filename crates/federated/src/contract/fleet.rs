@@ -1,4 +1,4 @@
-//! What every fleet must do, and what only a simulation can do besides: give the same again.
+//! The tests that every fleet must pass, and those for simulations, which must be reproducible.
 
 use std::collections::{BTreeMap, BTreeSet};
 

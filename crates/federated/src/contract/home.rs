@@ -1,4 +1,4 @@
-//! What every home must do.
+//! The tests that every home must pass.
 
 use std::io::{self, Read};
 

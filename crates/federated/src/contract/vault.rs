@@ -1,4 +1,4 @@
-//! What every vault must do.
+//! The tests that every vault must pass.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Who learns public text: one model, batch after batch, without federation.
+//! Central training on public text: one model, batch after batch, without federation.
 //!
 //! The loop over a text, its epochs and its checkpoints are those of `pretraining`; here is what it asks for. What is carried from
 //! batch to batch, and which units a step leaves out, is the same for every trainer: a run can be stopped with one and go on with

@@ -1,4 +1,4 @@
-//! Who computes what users learn: the threads of this process, a GPU, or MPI ranks around either.
+//! Engines compute users' updates: on the threads of this process, on a GPU, or on MPI ranks around either.
 //!
 //! An engine trains users that somebody else chose and adds up what they send. It knows neither rounds nor privacy: what a user's
 //! part is, is [`device::round`]'s, and who takes part is the fleet's. Sums are integer sums, and

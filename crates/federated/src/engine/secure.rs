@@ -1,4 +1,4 @@
-//! A sum by the real protocol of secure aggregation between simulated devices, drop-outs included.
+//! Simulates secure aggregation: sums by the real protocol between simulated devices, including drop-outs.
 //!
 //! Every device is a client of its own, every message goes through its bytes, and the server adds up masked vectors as they
 //! arrive: beside the model there is one vector for each thread and one for the server, whatever the cohort. What comes out

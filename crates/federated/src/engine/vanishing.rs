@@ -1,4 +1,4 @@
-//! Who vanishes in the midst of a round, in simulations: the same users with every aggregation.
+//! Which simulated devices drop out during a round: the same users with every kind of aggregation.
 
 use privacy::rng::{NoiseSource, Purpose, StreamKey};
 

@@ -1,5 +1,5 @@
-//! Transfer learning from an ensemble (Popov et al. 2018, section 2.3 and equation 4): a new model learns what the models of N users
-//! predict on average. The paper's alternative to averaging models, and its Table 2.
+//! Transfer learning from an ensemble (Popov et al. 2018, section 2.3 and equation 4): a new model learns the average prediction of N
+//! users' models. The paper's alternative to averaging models, and its Table 2.
 //!
 //! | the paper                                        | here                                                                   |
 //! |--------------------------------------------------|------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-//! Fine-tuning without forgetting: what the section `[finetune]` means in a run (Popov et al. 2018).
+//! Fine-tuning without forgetting: applies the section `[finetune]` to a run (Popov et al. 2018).
 //!
 //! A run starts from a general model (`model.from`) and trains it on people whose language is another one. What each device does is
 //! [`device::finetune`]'s; who takes part, clipping, noise, secure aggregation and accounting are those of any run, so every kind works

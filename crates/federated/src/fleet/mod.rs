@@ -1,4 +1,4 @@
-//! Who takes part in a round, and how their sum comes about: one call, one attempt.
+//! Fleets: ask users for a round and return their sum. One call is one attempt.
 //!
 //! The loop ([`crate::round`]) asks for one attempt at a time and records what became of it at once, so that nothing of a failure
 //! is lost in a crash. Who is asked, how many come, who vanishes and how updates are added up is the fleet's: in a simulation it is

@@ -1,4 +1,5 @@
-//! The fleet of real devices: whoever comes, as far as the limits on participation allow (Xu et al. 2023, Algorithm 1, section 2.2).
+//! The fleet of real devices: takes devices as they check in, within the limits on participation (Xu et al. 2023, Algorithm 1, section
+//! 2.2).
 //!
 //! An attempt is opened at the coordinator ([`crate::protocol`]), and this fleet waits until it is closed. How a coordinator is reached,
 //! and who serves devices meanwhile, is the [`Driver`]'s: on a server another thread, in tests a simulated network.

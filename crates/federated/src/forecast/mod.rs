@@ -1,4 +1,4 @@
-//! Before any work: what a run would cost, in epsilon over the rounds, memory, bytes on the way and time.
+//! Forecasts the cost of a run: epsilon over the rounds, memory, traffic and time.
 //!
 //! Epsilon, memory and bytes follow from the plan. Time is measured: [`rehearsal`] trains a few users of a made-up crowd with
 //! the real loop, and `securely` does a small round of secure aggregation.

@@ -1,4 +1,4 @@
-//! How long a run would take: the real loop with the real fleet, on a few users of a made-up crowd.
+//! Estimates the duration of a run: the real loop and fleet, on a few synthetic users.
 //!
 //! Where the run itself is of a made-up crowd, its own users are taken; where it is of a store, a crowd that is read with the
 //! store's vocabulary, so that nobody's text is touched. Rounds are real but for the cohort: some users are trained again and

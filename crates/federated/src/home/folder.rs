@@ -1,4 +1,4 @@
-//! A run as a folder.
+//! A run stored in a folder.
 
 use std::{
     fs,

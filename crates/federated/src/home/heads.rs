@@ -1,4 +1,4 @@
-//! Heads of a ledger that lie about, and whether the ledger is the one they were taken from (rule P17).
+//! Finds the heads stored next to a ledger, and checks that the ledger is the one they were taken from (rule P17).
 //!
 //! A ledger that was cut at an entry boundary, its witness with it, is a valid shorter chain. But a run leaves its head in many
 //! places, and whoever cuts the ledger must cut all of them alike: the statement, the model, the checkpoints, other witnesses,

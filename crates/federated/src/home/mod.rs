@@ -1,4 +1,4 @@
-//! Where a run lives: its ledger ([`Records`]) and everything else that it keeps ([`Home`]).
+//! Storage of a run: its ledger ([`Records`]) and everything else that it keeps ([`Home`]).
 //!
 //! A run asks for no more than this, so it can live in a folder ([`RunFolder`]), or where a server keeps it: a database, object
 //! storage. The promises of a run rest on those of its home; `contract` (a feature, for tests) has them as a suite that every home

@@ -1,6 +1,5 @@
-//! Vectors that nobody needs any more are removed beside everything else: a checkpoint makes a hundred of them superfluous at a time,
-//! and a round need not wait until the disk has let go of them. Nothing depends on when they are gone. What could not be removed is
-//! said when more is to be removed, and tried again then.
+//! Removes obsolete vectors in the background: a checkpoint makes a hundred of them obsolete at a time, and a round need not wait for the
+//! disk. Nothing depends on when they are removed. Failures are reported at the next removal, and retried then.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! A ledger in a file, with what belongs to it beside it.
+//! A ledger in a file, with the files that belong to it.
 //!
 //! | path                             | what it holds                                                              |
 //! |----------------------------------|----------------------------------------------------------------------------|

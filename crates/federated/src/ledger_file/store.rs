@@ -1,4 +1,4 @@
-//! The store over a file: appends durably, reads back, and mends on opening what a crash may have left.
+//! The ledger store on a file: appends durably, reads, and repairs on opening what a crash may have left.
 
 use std::{
     io::BufRead,

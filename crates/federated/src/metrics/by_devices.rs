@@ -1,4 +1,4 @@
-//! What devices measured of a model: the learner's metrics of a noised sum of counts, and how much of each may be noise.
+//! Evaluations by devices: the learner's metrics computed from a noised sum of counts, with the standard deviation of their noise.
 //!
 //! All of it is post-processing of a release (rule P12). The standard deviation is that of the noise alone, to first order: each
 //! coordinate of the sum is moved by the standard deviation of its noise, up and down. That other devices would have measured

@@ -1,4 +1,4 @@
-//! What an evaluation measured: the numbers of its learner, under their names in a line of `metrics.jsonl`.
+//! The numbers of one evaluation, under their names in a line of `metrics.jsonl`.
 
 use std::{fmt, sync::LazyLock};
 

@@ -1,4 +1,4 @@
-//! What a run measures, as the lines of its files.
+//! The metrics of a run, as lines of its files.
 //!
 //! `metrics.jsonl` has a line for every evaluation, the first before training; everything in it is public, a release, or
 //! post-processing of one (rule P12), but for the accuracies, which protect nobody of the users held out for them. What devices

@@ -1,5 +1,5 @@
-//! Every number that a run has, once: its name in files, its words for people, its unit, which way is better, and where it comes
-//! from. The lines of `metrics.jsonl`, TensorBoard, reports, sweeps and experiments read it here, and name no number themselves.
+//! The registry of all metrics: name in files, display name, unit, which direction is better, and source. The lines of `metrics.jsonl`,
+//! TensorBoard, reports, sweeps and experiments read it here, and name no metric themselves.
 //!
 //! A family of numbers has a file of its own beside this one. Whoever adds a number defines it there and gives it a line in
 //! [`METRICS`]; whoever adds a learner says in [`Measures`] what an evaluation of it measures, with a line in [`MEASURES`].

@@ -1,4 +1,4 @@
-//! Refuses settings that contradict each other, by key, and warns about unwise ones.
+//! Refuses contradictory settings by key, and warns about unwise ones.
 //!
 //! Each section is checked by its type ([`crate::config`]). These checks are about several sections.
 

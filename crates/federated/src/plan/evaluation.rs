@@ -1,4 +1,4 @@
-//! Evaluation by devices: who measures, how often, with what noise; releases of a stream of their own in the ledger.
+//! The plan of evaluations by devices: who measures, how often, with what noise. They are a separate stream of releases in the ledger.
 //!
 //! Rounds and evaluations are two streams about the same people. Each has limits on participation that are kept by themselves, so
 //! in the worst case one person takes part as often as both allow, and the plan's epsilon composes both. What devices give is a short

@@ -1,4 +1,4 @@
-//! One plan, fail closed: participation, clip, denominator, noise and privacy event of a run, from one place.
+//! The plan: derives participation, clip, denominator, noise and privacy event of a run from one place, and fails closed.
 //!
 //! [`Plan::new`] takes a [`Config`] and either gives everything that the loop, the fleets and the ledger need, or says which
 //! key is wrong and why, before any work. What cannot be accounted for cannot be planned: rules P1, P6, P7, P9 to P11 and P14

@@ -1,4 +1,4 @@
-//! Releases that are accounted for as one: the rounds that share participation and noise.
+//! Phases: rounds that share participation and noise, accounted for together.
 //!
 //! A run with one z and one cohort has one phase. Under independent noise every change of them begins another, with a stream
 //! of its own in the ledger; correlated noise cannot change either (rule P7).

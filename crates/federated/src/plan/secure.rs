@@ -1,4 +1,4 @@
-//! How the sums of a phase are made securely: for how many devices, down to how many, and with whose noise.
+//! The plan of secure aggregation in a phase: for how many devices, with at least how many survivors, and with whose noise.
 //!
 //! The graph's parameters are found when it is known how many devices came; here it is made sure that there are some for
 //! every number that may come, that no sum can wrap, and that what vanishes in the simulation is within the plan. Where a cohort

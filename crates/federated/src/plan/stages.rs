@@ -1,4 +1,4 @@
-//! What holds from a round on: clip, cohort and learning rates, as the schedule says.
+//! The schedule by round: clip, cohort and learning rates.
 
 use privacy::ClipNorm;
 

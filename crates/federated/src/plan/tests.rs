@@ -1,4 +1,4 @@
-//! Every refusal of a plan, and the rules of PRIVACY.md that it keeps, by number.
+//! Tests: every refusal of a plan, and the rules of PRIVACY.md it enforces, by number.
 
 use device::learner::{Learner, language::LanguageLearner};
 use ledger::{Budget, DataSource, PublicData, Start};

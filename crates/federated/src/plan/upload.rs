@@ -1,4 +1,4 @@
-//! What leaves a device in each round, how many bytes that is, and what the run sends in all.
+//! What a device sends in each round, its size in bytes, and the traffic of the whole run.
 //!
 //! Bytes follow from the plan alone, so they tell nothing of what was typed (rule P26): cohorts are the declared ones, and every device
 //! of a round sends as much.

@@ -1,4 +1,4 @@
-//! One way to meet a target: a mechanism, a report goal, and the noise that both need together.
+//! One candidate that meets a target: a mechanism, a report goal, and the noise they need together.
 
 use std::{cell::RefCell, collections::BTreeMap};
 

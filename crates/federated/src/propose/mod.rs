@@ -1,4 +1,4 @@
-//! What a target asks for: report goal, noise, limits on participation, timer and mechanism, by the recipes of the papers.
+//! Proposes settings for a target epsilon: report goal, noise, participation limits, timer and mechanism, by the recipes of the papers.
 //!
 //! Andrew et al. 2021, section 4: find by small experiments on public data which noise z a model bears at a small cohort m;
 //! then scale both by the same factor until the privacy target is met. Xu et al. 2023, section 2.5, do the same for DP-FTRL:

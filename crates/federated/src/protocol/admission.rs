@@ -1,4 +1,4 @@
-//! Who may enrol: a token of the operator's, or what a device's maker says of it; and how many in an hour.
+//! Who may enrol: by the operator's token or by attestation, with limits per hour.
 
 use std::{collections::HashMap, net::IpAddr};
 

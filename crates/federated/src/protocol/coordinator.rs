@@ -1,4 +1,4 @@
-//! The coordinator: what it says to devices, for all tasks of a server, without IO.
+//! The coordinator: answers the devices of all tasks of a server, without IO.
 //!
 //! The driver gives it requests, reports and the time, and calls [`Coordinator::flush`]: what was decided is made durable in one
 //! transaction, and only then are there answers to send. A driver that gathers many requests before it flushes has one transaction

@@ -1,4 +1,4 @@
-//! One attempt at a round of one task, while it is open: who was given it, whose reports are in, what is still wanted.
+//! One open attempt at a round of a task: which devices were assigned, whose reports arrived, and how many are still wanted.
 //!
 //! ```text
 //! select -> devices work -> reports arrive -> merged (sealed, durable) -> the goal is reached: closed

@@ -1,4 +1,4 @@
-//! How often a device may take part, enforced (rules P6, P18 and P24).
+//! Enforces how often a device may take part (rules P6, P18 and P24).
 
 use privacy::Participation;
 use thiserror::Error;

@@ -1,4 +1,4 @@
-//! How many devices are given a task, so that enough of them report (Bonawitz et al. 2019, section 9; Xu et al. 2023, section 2.2).
+//! Over-selection: how many devices to assign so that enough report (Bonawitz et al. 2019, section 9; Xu et al. 2023, section 2.2).
 //!
 //! Before anything is measured, 130 % of the goal. After that as many as reach the goal in all but one of 30,000 rounds at the
 //! measured drop-out: n with n (1 - d) - 4 sqrt(n d (1 - d)) at least the goal. What is measured fades, so that another drop-out is

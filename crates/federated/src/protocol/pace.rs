@@ -1,4 +1,4 @@
-//! Pace steering: when a device that is not needed now is to come back (Bonawitz et al. 2019, section 2.3).
+//! Pace steering: when a device that is not needed now should come back (Bonawitz et al. 2019, section 2.3).
 //!
 //! A small population is called often, so that it is there together when a round needs it. A large one is spread, so that no more
 //! check in a second than the server takes: each device comes back after a time drawn evenly around the mean, which keeps

@@ -1,4 +1,4 @@
-//! Secure aggregation in one attempt: which message each device is to get next, and when a phase is over.
+//! Secure aggregation in one attempt: the next message for each device, and the end of each phase.
 //!
 //! The protocol is that of the crate `secagg` (`docs/SECAGG.md`); here is what a network adds to it: devices ask what comes next, answer
 //! in their own time, say things twice, and vanish. A phase ends when everybody has answered or its time is over and those

@@ -1,4 +1,4 @@
-//! What a coordinator must still know after a crash: who is enrolled, who took part in what, the attempt that is open.
+//! What a coordinator must remember after a crash: enrolled devices, participations, the open attempt.
 //!
 //! A coordinator decides, and a store keeps. Writes come in batches; a batch is one transaction, there whole or not at all, and durable
 //! when [`Store::commit`] returns. What would break an invariant is refused by the store too, whatever the coordinator thinks: a

@@ -1,4 +1,4 @@
-//! Attempts at a round: who is asked, what becomes of one that fails, and what of one in whose midst the program ended.
+//! Attempts at a round: who is asked, and what happens after a failure or a crash.
 //!
 //! A device gives one input for a step, ever (rule P24): two sums over almost the same devices differ by somebody's input. So after
 //! a restart the same attempt is asked for again ([`At::again`]): the fleet takes it up where it stood, or answers that it was

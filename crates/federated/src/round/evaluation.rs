@@ -1,5 +1,4 @@
-//! Evaluations by devices: between two rounds the fleet is asked for the sum of what devices count of the model, which is noised, recorded
-//! and read as metrics.
+//! Evaluations by devices: between two rounds the fleet sums what devices count; the sum is noised, recorded and read as metrics.
 //!
 //! ```text
 //! round 10 recorded -> fleet (who takes part, predict, count, clip, encode, sum) -> release -> record -> metrics -> round 11

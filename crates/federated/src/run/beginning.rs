@@ -1,4 +1,4 @@
-//! What a run began with, so that it goes on with that and nothing else (rule P21).
+//! Remembers the data and settings of a run, so that it can only be resumed with the same (rule P21).
 //!
 //! A release from other data than its ledger speaks of, or by other settings than its plan was checked with, is not the one
 //! that is accounted for. So a run keeps, in `secret/`, keyed digests of its settings, of its store and of its first

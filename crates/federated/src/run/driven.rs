@@ -1,5 +1,5 @@
-//! A run driven from where it stands to its end, or until somebody wants to stop: what `keyhush train`, sweeps and experiments do,
-//! each with an [`Observer`] that shows it as it likes.
+//! Drives a run to its end or until it is stopped: shared by `keyhush train`, sweeps and experiments, each with its own [`Observer`] for
+//! progress.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What a run leaves behind: the model and the statement.
+//! Ends a run: writes the model and the statement.
 
 use device::learner::Part;
 use ledger::{

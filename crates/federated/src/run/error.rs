@@ -1,4 +1,4 @@
-//! Why a run cannot begin, go on or end: what is wrong, and what to do.
+//! Why a run cannot start, resume or end, and what to do.
 
 use ledger::LedgerError;
 use privacy::audit::AuditError;

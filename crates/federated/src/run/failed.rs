@@ -1,4 +1,4 @@
-//! What a run does and says when an attempt at a round came to nothing.
+//! Records and reports failed attempts at a round.
 
 use ledger::{Failure, Ledger, LedgerStore};
 

@@ -1,4 +1,4 @@
-//! What a run has left, read back: all that a page shows, of a run that is over, going on or was killed.
+//! Reads what a run has stored, whether it is finished, in progress or was killed: everything a page shows.
 //!
 //! Nothing is asked of the data, the model or the keys, so a page can be made again at any time, by anyone who has the files.
 

@@ -1,4 +1,4 @@
-//! A run: begun, gone on with after any crash, and ended. It lives in a [`Home`], which is mostly a folder ([`RunFolder`]):
+//! A run: started, resumed after any crash, and ended. It is stored in a [`Home`], usually a folder ([`RunFolder`]):
 //!
 //! | file                | what it holds                                                                        |
 //! |---------------------|--------------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-//! What a run's settings name, opened: the text, the vocabulary, the model to start from.
+//! Opens what a run's settings name: the text, the vocabulary, the model to start from.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! How many of the declared users there are to train on, and what it does to a run when many are missing.
+//! How many of the declared users exist in the data, and how missing ones affect a run.
 //!
 //! The population is declared and not measured (rule P11), so nothing that is released depends on how many are there. Whoever
 //! starts a run has to know it all the same: with settings for a million and a store of a thousand, rounds of hundreds would have

@@ -1,4 +1,4 @@
-//! What a run costs at a round, and what that number means (rules P14 and P23).
+//! The privacy cost of a run at a round, and what that number means (rules P14 and P23).
 
 use ledger::Budget;
 use privacy::{Epsilon, PrivacyEvent, rng::Randomness};

@@ -1,4 +1,4 @@
-//! What the model of a run suggests after a few public prompts, at evaluations: `samples.jsonl`.
+//! Samples of what a run's model suggests after a few public prompts, at evaluations: `samples.jsonl`.
 //!
 //! Asking a model of a million parameters takes as long as a round of it on a GPU, so a run with many evaluations asks at some of them.
 //! The models of past rounds are not kept, so their suggestions are written while they are there. Prompts are public and models come of

@@ -1,4 +1,4 @@
-//! What is told of a run in words: the sentence that a person can quote, and what should be known beside it.
+//! The summary of a run in words: the sentence to quote, and the notes that belong to it.
 
 use ledger::{
     DataSource,

@@ -1,5 +1,5 @@
-//! What the users of a simulation did in all rounds so far, exactly, from its `diagnostics.jsonl`. Not private: a run with secret noise
-//! has none (rule P12).
+//! Exact totals of a simulation's users over all rounds so far, from its `diagnostics.jsonl`. Not private: a run with secret noise has none
+//! (rule P12).
 
 use serde::Deserialize;
 

@@ -1,5 +1,5 @@
-//! A folder of secrets, mostly `secret/` beside a ledger: files that nobody but their owner may reach, and that can be made to have
-//! never held anything.
+//! A folder of secrets, usually `secret/` next to a ledger: files that only their owner can read, and that can be overwritten and
+//! removed.
 
 use std::{
     ffi::OsString,

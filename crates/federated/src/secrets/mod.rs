@@ -1,4 +1,4 @@
-//! What a run keeps from everybody: keys, what noise could be drawn again from, and what it must recognise (rules P13, P20, P21).
+//! The secrets of a run: keys, what noise can be drawn from, and what recognizes its data (rules P13, P20, P21).
 //!
 //! | module   | what it is                                                   |
 //! |----------|--------------------------------------------------------------|

@@ -1,4 +1,4 @@
-//! Where secrets are kept: the contract, and one secret of a vault.
+//! Storage for secrets: the trait, and one secret in a vault.
 
 use std::{fmt, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! How sure a mean over seeds is: the percentile bootstrap (Efron 1979), where there are values enough for it.
+//! Confidence intervals of means over seeds: the percentile bootstrap (Efron 1979), if there are enough values.
 
 use privacy::rng::{NoiseSource, Purpose, SimulationKey};
 use serde::{Serialize, Serializer};

@@ -1,4 +1,4 @@
-//! The run of a sweep that is kept, and the price of having looked at all of them (rule P15).
+//! Chooses the run of a sweep to keep, and accounts for having looked at all of them (rule P15).
 //!
 //! Whoever chooses the best of several runs over the same users has used all of them. So the ledger of every run imports those
 //! of the others before it is closed, and the epsilon of its statement, report, sentence and model is that of all runs together

@@ -1,4 +1,4 @@
-//! The runs of a sweep, before any work: every combination of some settings, each planned as it would be run.
+//! Plans the runs of a sweep: every combination of some settings, each planned before anything runs.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The runs of one combination together: where they ended, and which of them is the best.
+//! Summarizes the runs of each combination, and finds the best combination.
 
 use super::bootstrap::Estimate;
 use crate::{

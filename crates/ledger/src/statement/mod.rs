@@ -1,4 +1,4 @@
-//! The guarantee in words, from a ledger and nothing else.
+//! The privacy statement: the guarantee in words, from a ledger alone.
 //!
 //! The sections are those that Ponomareva et al. 2023 ("How to DP-fy ML", section 5.3) ask of whoever states a guarantee:
 //! the setting, the data accesses covered, the final output, the unit of privacy, the adjacency, the accountant and what

@@ -1,4 +1,4 @@
-//! `README.md`, the model card, and what it guarantees.
+//! The model card (`README.md`), with the model's guarantee.
 
 use std::{collections::BTreeMap, fmt::Write};
 

@@ -1,4 +1,4 @@
-//! `config.json`: the format's version, the tokenizer's rules, and what the model is made of.
+//! `config.json`: format version, tokenizer rules and model configuration.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

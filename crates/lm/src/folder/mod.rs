@@ -1,4 +1,4 @@
-//! A model as files, in bytes: a Hugging Face folder.
+//! A model as a Hugging Face folder, file by file in bytes.
 //!
 //! | file                | what it holds                                                                          |
 //! |---------------------|----------------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-//! Small things that are done to every row of a large table.
+//! Small operations on every row of a large table.
 
 use pulp::{Simd, WithSimd};
 

@@ -1,4 +1,4 @@
-//! What is counted in one pass, and the metrics as quotients of it.
+//! Counts of one pass over a test set, and the metrics as their ratios.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The pass over a test set.
+//! Measures a model in one pass over a test set.
 
 use thiserror::Error;
 

@@ -1,4 +1,4 @@
-//! What a model is made of, and the papers' models by name.
+//! Model configurations, and the papers' models by name.
 //!
 //! All models are one chain: embedding, recurrent layers, an optional dense layer, output embedding. A preset is a
 //! [`ModelConfig`] and nothing else; the parameter counts that the papers print come out of it.

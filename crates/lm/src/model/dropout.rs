@@ -1,4 +1,4 @@
-//! Which units are left out of a step, drawn from a seed.
+//! Dropout masks, drawn from a seed.
 //!
 //! Zaremba et al. 2014 draw what enters each layer and what leaves the last afresh at every token; Gal and Ghahramani 2016
 //! draw once for a whole sequence. What stays is scaled by `1 / (1 - rate)`, so that nothing needs to be scaled later.

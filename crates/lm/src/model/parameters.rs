@@ -1,4 +1,4 @@
-//! One flat vector with named views: how the parameters of a model lie in memory.
+//! The parameters of a model as one flat vector with named views.
 //!
 //! Federated training adds, clips and noises flat vectors; models read matrices. [`ParameterLayout`] says which part of
 //! the vector is which matrix, in an order that never changes for a configuration. Clipping by layer and model files use

@@ -1,4 +1,4 @@
-//! The slow, obvious model: forward and backward in plain loops, over `f32` or `f64`.
+//! The reference implementation, simple and slow: forward and backward in plain loops, over `f32` or `f64`.
 //!
 //! It is the test of every fast path: gradients are checked here in `f64` against finite differences, and the fast
 //! kernels are checked against this. Truncated backpropagation with carried state: a batch is `steps` tokens of `rows`

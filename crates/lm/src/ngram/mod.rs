@@ -1,4 +1,4 @@
-//! Interpolated Kneser-Ney n-grams, the baseline that the papers replaced.
+//! Interpolated Kneser-Ney n-gram models, the baseline of the papers.
 //!
 //! Modified Kneser-Ney smoothing of Chen and Goodman 1998 (section 3.3 there), interpolated:
 //!

@@ -1,4 +1,4 @@
-//! Accountants: what an event costs.
+//! Accountants: compute the epsilon of an event.
 //!
 //! Each judges the same [`PrivacyEvent`]s and either answers with an upper bound on epsilon or refuses by name what it
 //! does not know; none ever guesses. No event costs nothing; a non-private one has infinite epsilon.

@@ -1,4 +1,4 @@
-//! A noised sum whose epsilon is known: what an audit is tested with, before it tests a run.
+//! A noised sum with known epsilon, to test the audit itself.
 //!
 //! Every canary is a user with a direction of its own. Those that take part are clipped, encoded, added up and released with discrete
 //! Gaussian noise by the same code as the updates of a run ([`crate::stages`], [`crate::mechanism`]), so the sum has an exact formal

@@ -1,4 +1,4 @@
-//! The statistics of audits: attempts to show that a run protects less than it says.
+//! The statistics of audits: tests of whether a run protects less than it claims.
 //!
 //! An accountant says what an adversary can learn at most (an upper bound on epsilon). An audit attacks, and says what an adversary
 //! learned at least. If that is more than the accountant allows, one of the two is wrong. An audit that finds nothing proves nothing.

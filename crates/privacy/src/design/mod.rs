@@ -1,4 +1,4 @@
-//! Correlated noise that can be asked for by name: which strategy matrix, for whom, how large.
+//! Designs of correlated noise by name: the strategy matrix and its size.
 //!
 //! A [`Design`] is all that settings, `keyhush init`, the command line, proposals and the statement say of a mechanism, and how its
 //! matrix is made. What the matrix costs and how its noise is drawn follow from the matrix alone ([`crate::sensitivity`],

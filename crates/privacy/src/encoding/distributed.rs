@@ -1,4 +1,4 @@
-//! Noise that the users add themselves, so that nobody ever holds a sum without noise.
+//! Noise added by the users themselves, so that nobody ever holds a sum without noise.
 //!
 //! Each user adds Skellam noise to the own integers before they are masked (Agarwal, Kairouz and Liu 2021). Skellam
 //! variables add up to a Skellam variable, so k users with the local variance v each make noise of variance k v exactly.

@@ -1,4 +1,4 @@
-//! The segments of the vector that a round adds up, how far one user moves each, and the noise that each gets.
+//! The segments of a round's vector: how far one user moves each, and its noise.
 //!
 //! All segments are released together with independent noise, so what one user can do to all of them at once is one
 //! event, computed here from the layout and nowhere else (Andrew et al. 2021, Theorem 1; rule P9).

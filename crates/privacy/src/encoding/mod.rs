@@ -1,4 +1,4 @@
-//! From floats to checked integers: grid, rounding, rotation, and the layout of the vector.
+//! Encodes floats as checked integers: grid, rounding, rotation, and the layout of the vector.
 //!
 //! A clipped update of norm at most C becomes integers on a grid of step `C / 2^k`, so its norm is at most 2^k steps,
 //! plus what rounding adds; the integer norm is checked exactly against that. Since the step follows the clip, integers,

@@ -1,4 +1,4 @@
-//! How a user's integers lie in the bytes of a report: fixed widths, a few bits wider than the bounds of the layout ask for and no more.
+//! Packs a user's integers into the bytes of a report, at fixed widths just above the bounds of the layout.
 //!
 //! Each segment has lanes of one width, in two's complement, and begins with a whole byte; lane i has the bits from i b on, the lowest
 //! bit of the lowest byte first. Widths follow from the layout alone, so a size tells nothing of what was typed (rule P26). Bits after the last

@@ -1,4 +1,4 @@
-//! From real coordinates to integers whose norm is at most a stated bound, checked exactly.
+//! Rounds real coordinates to integers whose norm is at most a stated bound, checked exactly.
 //!
 //! The bound is that of Xu et al. 2023, section 2.4 (Kairouz et al. 2021, Proposition 26): for a vector of norm at most r
 //! in d dimensions, a stochastic rounding has squared norm at most `r^2 + d/4 + sqrt(2 ln(1/alpha)) (r + sqrt(d)/2)`

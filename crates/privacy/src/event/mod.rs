@@ -1,4 +1,4 @@
-//! What happened to users' data, as a value.
+//! Privacy events: what happened to users' data, as values.
 //!
 //! A [`PrivacyEvent`] records a release; accountants judge it; calibration only searches. The meaning of a variant
 //! never changes once written, because ledgers hold them: new facts get new variants. Each doc comment below is

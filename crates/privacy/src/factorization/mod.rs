@@ -1,4 +1,4 @@
-//! The coefficients that make correlated noise small, computed here and not copied from a table.
+//! Computes coefficients that minimize the error of correlated noise, rather than copying them from a table.
 //!
 //! A correlated-noise mechanism releases the prefix sums `A x` (A: ones on and below the diagonal) as `B (C x + Z)`
 //! with `A = B C`. One user moves `C x` by the sensitivity of C, so Z has that standard deviation per unit of noise

@@ -1,4 +1,4 @@
-//! Every mechanism against its dense matrix, in exact arithmetic: equal, not close (rule P4).
+//! Tests every mechanism against its dense matrix in exact arithmetic, for equality (rule P4).
 
 use num_bigint::BigInt;
 

@@ -1,4 +1,4 @@
-//! A question about a run, field by field as a person gives it, and the event that it describes.
+//! A question about a run, field by field as a user gives it, and the event it describes.
 //!
 //! Flags, lines of a batch and rows of an experiment are all read into a [`Query`]. What contradicts itself, is missing or has
 //! no meaning is refused with the name of its field. [`solve`] has the questions in which one field is sought.

@@ -1,4 +1,4 @@
-//! Questions in which one field is sought: the noise, rounds or cohort that a target needs.
+//! Solves a question for one field: the noise, rounds or cohort that a target needs.
 
 use super::{Mechanism, Query, QueryError};
 use crate::{

@@ -1,4 +1,4 @@
-//! One user's integers, and the sum of many.
+//! One user's encoded integers, and the sum of many.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! A sum on its way through a crash: sealed, so that whoever holds the file and not the key holds nothing.
+//! A sum encrypted at rest to survive a crash: the file is useless without the key.
 //!
 //! A server adds up reports as they arrive, for minutes. What it has added must survive its own end, and must not lie anywhere in the
 //! clear (rules P12 and P20): so it is kept under AES-256-GCM, with a key that lives elsewhere and is destroyed when the sum is

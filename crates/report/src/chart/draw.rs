@@ -1,4 +1,4 @@
-//! Draws a chart: title and legend above, so that they cover no line, then axes, intervals and lines.
+//! Draws a chart: title and legend above the lines, then axes, intervals and lines.
 
 use plotters::{
     coord::{Shift, ranged1d::Ranged},

@@ -1,5 +1,4 @@
-//! Line charts as SVG: the one way in which curves are drawn, in reports of runs, comparisons, sweeps, experiments and
-//! plots of epsilon.
+//! Line charts as SVG, for reports of runs, comparisons, sweeps, experiments and plots of epsilon.
 //!
 //! The pictures stand alone as files and inside pages. They are drawn for light pages; black and white are the only colours
 //! besides those of the series, so that a dark page can exchange the two.

@@ -1,4 +1,4 @@
-//! `report.html`: a run on one page, in one file that needs nothing else.
+//! `report.html`: a run on one self-contained page.
 //!
 //! A report shows what the other files of a run hold. Nothing in it is new, so it may be shown wherever they may, and it can be
 //! made again at any time: of a run that is over, that goes on, or that was killed.

@@ -1,4 +1,4 @@
-//! The runs of one combination together, as numbers for programs and as a line of a chart.
+//! Summarizes the runs of one combination, as numbers for programs and as a line of a chart.
 
 use federated::{
     metrics::{Metric, training::EPSILON},

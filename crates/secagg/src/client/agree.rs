@@ -1,4 +1,4 @@
-//! What became of everybody, signed: a server that may lie about it is held to one story (rule P25).
+//! A client signs one view of who is alive, so that a lying server is held to one story (rule P25).
 //!
 //! What a client opens depends on who dropped out. A server that tells some of them one thing and others another can cut a
 //! few off and learn their sum, or one client's input, with no secret opened twice; neighbours who vouch for each other do not

@@ -1,4 +1,4 @@
-//! Any lies at all, on small rings: each client is told of any set of its neighbours, and one view has any fate for anybody.
+//! Tests with arbitrary lies on small rings: each client is told of any set of its neighbours, and one view has any fate for any client.
 //!
 //! `splits` tries the lies that make sense on rings of real size; here nothing has to make sense. Every lie is tried on the
 //! smallest rings, and random ones, biased to cuts with blurred edges, on larger ones. Whoever believes the view opens: that

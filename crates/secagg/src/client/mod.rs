@@ -1,4 +1,4 @@
-//! A client's side of a round: one type for each thing that it can be waiting for.
+//! A client's side of a round: one type for each state.
 //!
 //! ```text
 //! AwaitNeighbourhood --Neighbourhood--> AwaitDelivery --Delivery--> Ready --input--> AwaitUnmask --UnmaskRequest--> done

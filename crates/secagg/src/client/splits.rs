@@ -1,4 +1,4 @@
-//! A search for lies that split a round: what a semi-malicious server can learn from clients that keep the real rules.
+//! Searches for lies that split a round: what a semi-malicious server can learn from clients that follow the protocol.
 //!
 //! The server lies about who shared when it delivers shares, and shows different clients different views. Whether a client
 //! believes a view is decided by the client's own code ([`Told::check`]); whether a view gets its quorum, which secrets are

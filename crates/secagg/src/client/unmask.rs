@@ -1,4 +1,4 @@
-//! The last answer: of each neighbour one share, of one kind.
+//! The last answer: one share for each neighbour, of one kind.
 
 use super::{ClientError, agree::Agreement, mask::Held};
 use crate::{

@@ -1,4 +1,4 @@
-//! How many neighbours each client shares its secrets with, and how many of them open one.
+//! Computes how many neighbours each client shares its secrets with, and how many of them can open one.
 //!
 //! Of n clients a fraction gamma may be corrupted (they tell the server all they know) and a fraction delta may drop
 //! out. Each client has k neighbours on a random ring, among whom its two secrets are shared with threshold t (Bell et

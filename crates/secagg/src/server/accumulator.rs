@@ -1,4 +1,4 @@
-//! Partial sums of masked inputs, and inputs on their way into one.
+//! Partial sums of masked inputs, and inputs being added to one.
 
 use std::collections::BTreeMap;
 

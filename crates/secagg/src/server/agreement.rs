@@ -1,5 +1,4 @@
-//! Signatures on their way: that a quorum of the committee was shown the same story, where the server is not taken at its
-//! word.
+//! Collects signatures: a quorum of the committee was shown the same view (only against a semi-malicious server).
 
 use std::collections::BTreeMap;
 

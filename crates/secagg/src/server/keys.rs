@@ -1,4 +1,4 @@
-//! Advertised keys: who takes part.
+//! Collects the advertised keys: who takes part.
 
 use std::collections::{BTreeMap, HashSet};
 

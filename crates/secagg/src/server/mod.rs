@@ -1,4 +1,4 @@
-//! The server's side of a round: one type for each thing that it can be collecting.
+//! The server's side of a round: one type for each state.
 //!
 //! ```text
 //! CollectKeys --close--> CollectShares --close--> CollectMasked --close--> CollectAgreement --close--> CollectUnmask

@@ -1,4 +1,4 @@
-//! How the server's arithmetic is spread over processors, by whoever has them: this crate has no threads.
+//! Parallel server arithmetic on the caller's threads: this crate has none of its own.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

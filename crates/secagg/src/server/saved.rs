@@ -1,4 +1,4 @@
-//! States of the server's side as bytes, so that a round outlives the process that runs it.
+//! The server's states as bytes, so that a round survives its process.
 //!
 //! What is saved is what the server may keep: the offer, its coin, keys of clients, shares that it cannot open, masked sums.
 //! The coin is to be kept from clients until the directory closes. The last state, with secrets that clients opened, has no

@@ -1,4 +1,4 @@
-//! Sealed shares on their way: the server passes on what it cannot read.
+//! Forwards sealed shares, which the server cannot read.
 
 use super::{CollectMasked, Refusal, Round, RoundFailure, check_count};
 use crate::{

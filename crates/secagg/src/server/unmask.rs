@@ -1,4 +1,4 @@
-//! Shares of secrets, put together and checked; masks taken off; the sum.
+//! Reconstructs and checks secrets, removes masks, and opens the sum.
 
 use zeroize::Zeroizing;
 

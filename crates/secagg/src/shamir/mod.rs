@@ -1,4 +1,4 @@
-//! Shamir's secret sharing: any `threshold` of the holders can put a secret together, and fewer know nothing of it.
+//! Shamir's secret sharing: any `threshold` holders can reconstruct a secret, and fewer learn nothing about it.
 //!
 //! A secret of 32 bytes is cut into five limbs, four of 52 bits and the last of 48, each the value at 0 of its own random
 //! polynomial of degree `threshold - 1` over the field of 2^61 - 1. Holder x, from 1 on, gets the five values at x.

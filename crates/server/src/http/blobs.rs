@@ -1,4 +1,4 @@
-//! Ranges and tags of what never changes (RFC 9110, sections 13 and 14): whole, a part, or not again.
+//! Ranges and entity tags of immutable blobs (RFC 9110, sections 13 and 14).
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Bodies of a bounded length, rate and memory. They are taken as they are: nothing here inflates anything.
+//! Request bodies of bounded length, rate and memory. Nothing is decompressed.
 //!
 //! A body gets its room before any of it is read, so that ten thousand devices that speak at once wait in their sockets and not in
 //! our memory; a device that waits too long is told to come back. Short bodies need no room, and are not kept waiting by long ones. Chunks of

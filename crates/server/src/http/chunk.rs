@@ -1,4 +1,4 @@
-//! A chunk of a report as it comes: whoever takes it need not hold all of it, and reads none of it before there is room for its report.
+//! A chunk of a report, read as it arrives: not before there is memory for its report, and without holding all of it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How many may be connected, how long each may take, and how slow it may be.
+//! Limits on the number, duration and slowness of connections.
 
 use std::time::Duration;
 

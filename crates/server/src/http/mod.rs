@@ -1,4 +1,4 @@
-//! An accept loop that slow and hostile clients cannot fill, and the routes of the protocol.
+//! The HTTP server: an accept loop that slow and hostile clients cannot exhaust, and the routes of the protocol.
 //!
 //! | module      | what it is                                                                                       |
 //! |-------------|--------------------------------------------------------------------------------------------------|

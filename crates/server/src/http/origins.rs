@@ -1,4 +1,4 @@
-//! Which pages of the web may speak to a server (CORS, the Fetch standard, section 3.2).
+//! Which web origins may send requests (CORS, the Fetch standard, section 3.2).
 //!
 //! A browser lets a page read what another origin answers only where that one says so. No page may unless the operator names its origin
 //! ([`Origins`]). A browser sends nothing of this protocol before it has asked: requests have types and methods that need a preflight, so a page of

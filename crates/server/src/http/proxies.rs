@@ -1,4 +1,4 @@
-//! From where a request comes, where a proxy stands in between.
+//! Finds the client's address behind a trusted proxy.
 //!
 //! Limits are by address, and behind a proxy all devices have the proxy's. A proxy says in `X-Forwarded-For` for whom it speaks; so can anybody
 //! else. So the word of those is taken whom the operator names ([`Proxies`]), and of nobody else: from the end of the list, which the last

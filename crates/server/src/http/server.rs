@@ -1,4 +1,4 @@
-//! The accept loop: who comes in, for how long, and how it ends.
+//! The accept loop: admits connections, limits their time, and shuts down.
 
 use std::{
     convert::Infallible,

@@ -1,4 +1,4 @@
-//! What the routes ask of the coordinator.
+//! The interface between the routes and the coordinator.
 
 use std::{future::Future, net::IpAddr};
 

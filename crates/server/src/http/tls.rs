@@ -1,4 +1,4 @@
-//! Certificates, and where a server may speak without them.
+//! Certificates, and where a server may listen without TLS.
 
 use std::{net::SocketAddr, path::Path, sync::Arc};
 

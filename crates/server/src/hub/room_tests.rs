@@ -1,4 +1,4 @@
-//! The room of reports at the hub: who has it for how long, and who hears what while others have it.
+//! Tests of the memory for reports at the hub: how long each holds it, and what waiting devices are told.
 
 use std::{
     convert::Infallible,

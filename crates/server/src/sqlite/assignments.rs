@@ -1,4 +1,4 @@
-//! How often devices were given tasks, kept beside the secrets: a database that was set back is noticed between two releases too.
+//! The count of assignments stored with the secrets: shows that a database was rolled back, also between two releases.
 //!
 //! Limits on participation are kept by what the database remembers of who was given a task. An old copy of it has forgotten some of
 //! that, and between two releases it has the same head of the ledger. So the database counts the batches in which devices are given a

@@ -1,4 +1,4 @@
-//! What the coordinator of devices must not forget, in tables.
+//! The coordinator's durable state, in tables.
 //!
 //! Each write says what it expects, and the statement that does it counts what it changed: what is not as expected is refused,
 //! and the transaction with it.

@@ -1,4 +1,4 @@
-//! The file itself: one server writes it, anybody of its owner's reads it.
+//! The database file: written by one server, readable by other processes of its owner.
 //!
 //! A commit is on the disk when it returns (a write-ahead log, synchronous FULL). One that fails may be there or not, so after it
 //! nothing is read or written until the file is opened again. Opening finds out: what is in the log is synced and moved into the

@@ -1,4 +1,4 @@
-//! Why a database does not do what it should.
+//! Database errors, and what to do about them.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The tables, their version, and how a connection behaves.
+//! The tables, their version, and connection settings.
 //!
 //! What must never be is refused by the tables too: they have types (`STRICT`), keys, checks, and references between them.
 

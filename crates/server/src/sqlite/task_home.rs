@@ -1,4 +1,4 @@
-//! The home of a task's run: papers, states, logs and models in the tables, secrets in a folder of their own.
+//! The storage of a task's run: documents, states, logs and models in the tables, secrets in their own folder.
 
 use std::{
     fmt, fs,

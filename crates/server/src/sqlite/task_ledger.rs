@@ -1,4 +1,4 @@
-//! The ledger of a task: entries, the head, and what belongs to each, in one transaction an entry.
+//! The ledger of a task: entries, the head, and what belongs to each, one transaction per entry.
 //!
 //! A file that was restored from an old copy is whole, and shorter than what was shown. So the head that was acknowledged last
 //! stands beside the secrets too, in `--secrets DIR/TASK/ledger.head`, written after each entry: a ledger on which it does not lie is

@@ -1,4 +1,4 @@
-//! What a device was asked to do, as far as it can be judged without the task and the model; and every reason to say no.
+//! Checks an assignment as far as possible without the task and the model, with every reason to refuse.
 
 use privacy::{Participation, encoding::EncodingError, stages::Residues, units::MinSeparation};
 use secagg::{

@@ -1,4 +1,4 @@
-//! A device as a machine without IO: it says what to do next, and is told what came of it.
+//! A device as a state machine without IO: it says what to do next, and is told the outcome.
 //!
 //! ```text
 //! Unmet --Hello--> Stranger --Enrolled--> Idle --Assignment--> Part

@@ -1,4 +1,4 @@
-//! Time, as a device knows it: how long it waits after a failure, and what the server's clock says.
+//! A device's view of time: backoff after failures, and the server's clock.
 
 use super::Now;
 

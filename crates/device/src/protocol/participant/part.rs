@@ -1,4 +1,4 @@
-//! A device's part of a round, from the assignment to the thanks.
+//! One participation in a round, from the assignment to the thanks.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The rules by which updates are bounded, by name: one file each, and a line in [`CLIP_RULES`].
+//! The registry of clipping rules: one file each, and a line in [`CLIP_RULES`].
 //!
 //! A rule turns one norm S into what a device clips to: the whole update, or each of its layers. The accountant uses the bound that
 //! follows for the whole update ([`ClipRule::bound`]), so a rule can be unwise but not unsafe.

@@ -1,4 +1,4 @@
-//! The fleet of simulations: who takes part is drawn, some vanish on the way, an engine trains the others.
+//! The fleet of simulations: draws the cohort, lets some devices drop out, and trains the others on an engine.
 //!
 //! | module        | what it is                                                                        |
 //! |---------------|-----------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-//! Who is asked in an attempt of a simulation (rules P6, P18 and P24).
+//! Which users an attempt of a simulation asks (rules P6, P18 and P24).
 //!
 //! **Devices that come by themselves** are taken from a queue ([`crate::cohort`]); once an attempt has failed, the next one takes
 //! the next devices of it, without those who were asked ([`crate::cohort::queue`]).

@@ -1,4 +1,4 @@
-//! Reports as they arrive: whether one is wanted, what is expected of it, and what becomes of it.
+//! Incoming reports: whether one is wanted, what is expected of it, and what happens to it.
 //!
 //! A device is asked for its report once. Where what comes breaks its bounds, or the attempt has what it needs, that is the end of its part: it
 //! hears so when it tries again, and takes up nobody's room.

@@ -1,4 +1,4 @@
-//! The lobby: devices that could take part wait there, are given attempts that want them, or are told when to come back.
+//! The lobby: available devices wait here, are assigned to attempts, or are told when to come back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,8 +75,8 @@ impl Coordinator {
         Ok(!self.store.is_enrolled(device)? && self.admission.admits(device, enrol).is_ok())
     }
 
-    /// The server is about to stop: whoever waits is told when to come back, and from now on nobody waits and nobody is given anything. Reports
-    /// that come are still taken.
+    /// Before the server stops: waiting devices are told when to come back. From now on no device waits or is assigned anything, but reports
+    /// are still accepted.
     pub fn close(&mut self) {
         self.closing = true;
         let lobby: Vec<RequestId> = self.lobby.keys().copied().collect();

@@ -1,4 +1,4 @@
-//! A store that ends with the process; for tests, and as the plain statement of what a store does.
+//! A coordinator store in memory, for tests, and as the reference for other stores.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

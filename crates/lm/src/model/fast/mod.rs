@@ -1,4 +1,4 @@
-//! The fast path: the same models as [`super::reference`], with vector kernels and no allocation in the loop.
+//! The fast implementation of the models of [`super::reference`]: vector kernels, no allocation in the loop.
 //!
 //! [`Trainer`] holds a model in the layout that the kernels like (gates side by side, weights in panels, transposed copies
 //! of what is read backwards) together with all the memory that a step needs. `load` takes the flat vector, `step` is one

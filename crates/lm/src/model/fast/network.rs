@@ -1,4 +1,4 @@
-//! A trained model that predicts: a test set, many sequences side by side, or a keyboard's text, token by token.
+//! Inference with a trained model: on a test set, many sequences side by side, or on a keyboard's text, token by token.
 //!
 //! It keeps the flat vector of parameters and reads everything large where it lies, so that a keyboard has its model in
 //! memory once, and nothing that only training needs. For a test set the layers are copied into the form that products

@@ -1,4 +1,4 @@
-//! The carried state as numbers, so that training that was stopped between two batches can go on to the same bits.
+//! The carried state as numbers, so that training stopped between two batches resumes bit for bit.
 
 use super::{Layer, Trainer};
 use crate::kernels::matrix::padded;

@@ -1,4 +1,4 @@
-//! Where to tilt, how fine a lattice, how many stages: chosen for the case at hand.
+//! Chooses tilt, lattice spacing and number of stages for each question.
 //!
 //! Everything here is planning. A bad plan costs tightness or time, never validity: what the windows leave out is
 //! bounded again with the laws that are really composed.

@@ -1,4 +1,4 @@
-//! The largest value over all patterns of participation, by the shapes that no other beats.
+//! The largest value over all patterns of participation, found among the shapes that can be optimal.
 //!
 //! Fix a *shape*: which child of each node each participation goes to. Placing every participation as early as the
 //! shape and the separation `b` allow gives `last = max(earliest_end, start + (c - 1) b)` for any

@@ -1,4 +1,4 @@
-//! A network that reads somebody's text as it is typed: its state is carried, so that a token costs one step.
+//! Reads a user's text token by token and carries the state, so that each token costs one step.
 
 use super::{
     Network,
