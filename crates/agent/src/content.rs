@@ -18,7 +18,7 @@ const MOST_KEPT: usize = 4;
 /// Times that a download is taken up again.
 const TRIES: usize = 5;
 
-/// What is fetched once.
+/// A cache of tasks and models by digest.
 pub struct Content {
     server: Arc<Server>,
     bounds: Bounds,

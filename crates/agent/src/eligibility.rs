@@ -33,7 +33,7 @@ impl Eligibility for FileSays {
 pub struct CommandSays {
     /// The program.
     pub program: PathBuf,
-    /// What it is given.
+    /// Its arguments.
     pub arguments: Vec<String>,
 }
 

@@ -27,7 +27,7 @@ use crate::AgentError;
 pub struct Identity {
     /// Its key.
     pub key: SigningKey,
-    /// What it has let go of.
+    /// The guard, which records sent inputs.
     pub guard: Guard<FileStore>,
     /// What it tells its owner.
     pub diary: Diary<FileStore>,

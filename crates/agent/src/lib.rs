@@ -39,7 +39,7 @@ pub enum AgentError {
     /// The address cannot be used.
     #[error("the server's address {address:?}: {problem}")]
     Address {
-        /// What was given.
+        /// The refused address.
         address: String,
         /// What is wrong with it.
         problem: &'static str,
@@ -57,7 +57,7 @@ pub enum AgentError {
     Folder {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The underlying error.
         error: std::io::Error,
     },
     /// TLS cannot be set up.
@@ -77,7 +77,7 @@ pub enum AgentError {
     Key {
         /// The file.
         path: PathBuf,
-        /// What it has.
+        /// The actual length.
         got: usize,
     },
     /// There is no randomness.
@@ -86,7 +86,7 @@ pub enum AgentError {
     /// Text cannot be read.
     #[error("cannot read {}: {problem}", path.display())]
     Text {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
         /// What is wrong.
         problem: String,

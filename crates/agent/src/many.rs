@@ -45,9 +45,9 @@ use crate::{
 /// How devices behave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behaviour {
-    /// All are there all the time, and nothing happens to them.
+    /// All are always available, and never fail.
     Steady,
-    /// As people's phones.
+    /// They behave like people's phones.
     Realistic,
 }
 
@@ -56,7 +56,7 @@ pub enum Behaviour {
 pub struct Plan {
     /// Number of devices.
     pub count: u64,
-    /// How they behave.
+    /// Realistic, or always available.
     pub behaviour: Behaviour,
     /// What their keys and their fates follow from.
     pub seed: u64,
@@ -66,11 +66,11 @@ pub struct Plan {
     pub spread_s: f64,
     /// Inputs in memory at most.
     pub inputs: usize,
-    /// What lets them in.
+    /// The enrolment token.
     pub token: Vec<u8>,
     /// What their maker says of them.
     pub attestation: Vec<u8>,
-    /// What they refuse.
+    /// The devices' policy.
     pub policy: Policy,
     /// How much each of them gives.
     pub limits: Limits,

@@ -65,7 +65,7 @@ impl Clocks {
 pub struct Surroundings {
     /// The server.
     pub server: Arc<Server>,
-    /// Who trains.
+    /// The trainer threads.
     pub trainers: Arc<Trainers>,
     /// What was fetched for others already, where there are others.
     pub content: Option<Arc<Content>>,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
-    /// Which device.
+    /// The number of the device.
     pub device: u64,
     /// In which step; none where it is of no part.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -31,7 +31,7 @@ pub type Trained = Result<Arc<Encoded>, String>;
 /// How inputs are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Learning {
-    /// From text.
+    /// By training on text.
     Train,
     /// Ready-made, one for all: to measure a server. Each is a valid input, of somebody who typed nothing. Only for tasks whose noise is
     /// simulated: in a sum that protects people, somebody who is not there would be counted among them.

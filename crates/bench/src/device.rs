@@ -56,7 +56,7 @@ impl Default for Device {
     }
 }
 
-/// What it took.
+/// The measured results.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeviceTook {
     /// The model.
@@ -71,11 +71,11 @@ pub struct DeviceTook {
     pub steps: usize,
     /// CPU time of the one thread that trains.
     pub cpu_seconds: f64,
-    /// By the wall.
+    /// Wall-clock time, in seconds.
     pub wall_seconds: f64,
-    /// By CPU time.
+    /// Tokens per second of CPU time.
     pub tokens_per_s: f64,
-    /// Of the matrices.
+    /// Floating-point rate of the matrix products.
     pub gflops: f64,
     /// The most memory that the process ever had, where the system says.
     pub peak_mb: Option<f64>,

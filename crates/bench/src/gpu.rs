@@ -78,7 +78,7 @@ pub struct Gpu {
     pub compared: usize,
 }
 
-/// What it took.
+/// The measured results.
 #[derive(Debug, Clone, Serialize)]
 pub struct GpuTook {
     /// The card.

@@ -43,7 +43,7 @@ pub struct LocalTraining {
     pub learning_rate: f32,
 }
 
-/// What it took.
+/// The measured results.
 #[derive(Debug, Clone, Serialize)]
 pub struct LocalTrainingTook {
     /// The model.
@@ -62,9 +62,9 @@ pub struct LocalTrainingTook {
     pub ms_per_user: f64,
     /// Of the matrices, on a thread.
     pub gflops: f64,
-    /// On a thread.
+    /// Tokens per second and thread.
     pub tokens_per_s: f64,
-    /// Of the last user.
+    /// The loss of the last user.
     pub last_loss: f64,
 }
 

@@ -51,7 +51,7 @@ pub struct Rounds {
     pub set: Vec<String>,
 }
 
-/// What they took.
+/// The measured results.
 #[derive(Debug, Clone, Serialize)]
 pub struct RoundsTook {
     /// The model.

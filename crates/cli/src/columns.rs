@@ -9,7 +9,7 @@ pub(crate) enum Align {
     Left,
     /// The first to the left, the others to the right: a name and numbers.
     Numbers,
-    /// All to the right.
+    /// Right-aligned.
     Right,
 }
 

@@ -68,7 +68,7 @@ impl From<PartName> for Part {
     }
 }
 
-/// What is printed.
+/// The JSON output.
 #[derive(Serialize)]
 struct Answer {
     sets: Vec<Set>,

@@ -68,7 +68,7 @@ impl Ranks {
         self.world.rank() as usize
     }
 
-    /// How many there are.
+    /// The number of ranks.
     #[must_use]
     pub fn size(&self) -> usize {
         self.world.size() as usize

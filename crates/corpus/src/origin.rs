@@ -157,7 +157,7 @@ pub struct KnownVocabulary {
     pub vocabulary: Vocabulary,
     /// The rules by which text becomes tokens.
     pub rules: Rules,
-    /// Where it came from.
+    /// The origin of the vocabulary.
     pub origin: Origin,
 }
 
@@ -189,9 +189,9 @@ pub enum NotPublicError {
     /// Its words are not as the model reads them.
     #[error("its words follow the rules {its}, but this model uses {model}")]
     Rules {
-        /// Of the file.
+        /// The tokenizer rules of the vocabulary file.
         its: Rules,
-        /// Of the model.
+        /// The model's tokenizer rules.
         model: Rules,
     },
     /// It was counted in users' text.

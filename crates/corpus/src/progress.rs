@@ -7,7 +7,7 @@ pub enum Progress {
     Reading {
         /// Bytes read from disk, or users made.
         done: u64,
-        /// Of how many.
+        /// The total number.
         total: u64,
         /// Lines that could not be read, so far.
         bad: u64,
@@ -16,7 +16,7 @@ pub enum Progress {
     Grouping {
         /// Spill files done.
         done: u64,
-        /// Of how many.
+        /// The total number.
         total: u64,
     },
 }

@@ -60,7 +60,7 @@ pub enum WordsError {
     List {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// Words that make no vocabulary.

@@ -93,7 +93,7 @@ pub(crate) struct Memory<T> {
 }
 
 impl<T> Memory<T> {
-    /// Where it begins.
+    /// The address of its first element.
     pub(crate) const fn address(&self) -> Address {
         self.address
     }

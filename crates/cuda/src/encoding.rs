@@ -83,7 +83,7 @@ struct Parts {
     /// Tiles as `(start, len, part)`.
     tiles: Memory<u32>,
     count: usize,
-    /// Where each part ends.
+    /// The end of each segment.
     ends: Memory<u32>,
     lengths: Memory<f64>,
     bounds: Memory<f64>,

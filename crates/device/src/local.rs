@@ -61,9 +61,9 @@ pub struct LocalPlan {
 pub struct LocalPlanError {
     /// The field's name.
     pub field: &'static str,
-    /// What it may be.
+    /// The allowed range.
     pub range: &'static str,
-    /// What it is.
+    /// The refused value.
     pub got: f64,
 }
 

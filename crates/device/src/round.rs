@@ -39,7 +39,7 @@ pub struct Task<'a> {
 
 /// What is random in a user's part, derived from the run's key by round and user.
 pub struct Drawn {
-    /// For rounding.
+    /// Random words for rounding.
     pub rounding: RandomWords,
     /// Which batch FedSGD takes.
     pub batch: u64,
@@ -48,9 +48,9 @@ pub struct Drawn {
 /// What leaves, and what a simulation may look at.
 #[derive(Debug)]
 pub struct Part {
-    /// What leaves.
+    /// The encoded update, which is sent.
     pub encoded: Encoded,
-    /// What must not.
+    /// Exact values, which must not leave the device.
     pub exact: Exact,
     /// What the user keeps for later rounds, where something is kept.
     pub rest: Option<Rest>,

@@ -36,7 +36,7 @@ use std::{collections::BTreeMap, fmt};
 /// What of an update leaves.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Upload<'a> {
-    /// All of it.
+    /// The whole update.
     #[default]
     Whole,
     /// Some of its coordinates.

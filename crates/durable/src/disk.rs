@@ -18,7 +18,7 @@ pub enum How {
         /// Whether it is for its owner alone.
         private: bool,
     },
-    /// At its end.
+    /// Appends at the end.
     Append,
     /// From an offset on, keeping its length.
     At(u64),

@@ -14,11 +14,11 @@ use crate::disk::{Disk, DiskFile, How, OsDisk};
 #[derive(Debug, Error)]
 #[error("cannot {what} {}: {error}", path.display())]
 pub struct FileError {
-    /// What was tried.
+    /// The operation that failed.
     pub what: &'static str,
-    /// With which file.
+    /// The file's path.
     pub path: PathBuf,
-    /// What came of it.
+    /// The underlying error.
     pub error: io::Error,
 }
 

@@ -32,12 +32,12 @@ pub(crate) enum Instead {
     },
     /// Transfer learning from the models of all users (equation 4); not private.
     Transfer {
-        /// On which text.
+        /// The text to train on.
         on: OnText,
         /// How often text is written anew.
         #[serde(default = "one")]
         cycles: u32,
-        /// How often it is read.
+        /// The number of epochs.
         epochs: u32,
         /// The step.
         learning_rate: f32,

@@ -24,9 +24,9 @@ pub enum ExperimentError {
     /// There is no such experiment.
     #[error("no experiment is called {name:?}; choose one of {}", known.join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The known names.
         known: Vec<String>,
     },
     /// `experiment.toml` cannot be meant.
@@ -76,7 +76,7 @@ pub enum ExperimentError {
     OfRun {
         /// Its variant and seed.
         label: String,
-        /// What is wrong with it.
+        /// The underlying error.
         error: Box<RunError>,
     },
     /// The folder of a run has another one.

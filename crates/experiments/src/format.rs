@@ -48,7 +48,7 @@ pub(crate) const FILE: &str = "experiment.toml";
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// What is compared.
+    /// The title.
     pub title: String,
     /// The paper, with its table or figure.
     pub paper: String,
@@ -58,7 +58,7 @@ pub struct Experiment {
     state: Option<State>,
     /// With `partly` and `not-reproduced`: what was not shown.
     but: Option<String>,
-    /// What is done.
+    /// Training or accounting.
     pub kind: Kind,
 
     /// Of training: the settings that all variants change, beside this file.
@@ -134,7 +134,7 @@ impl State {
     }
 }
 
-/// What is done.
+/// Training or accounting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -147,7 +147,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In a word.
+    /// A one-word name for it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

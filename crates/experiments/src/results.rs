@@ -22,7 +22,7 @@ use crate::{
 /// What an experiment came to.
 #[derive(Debug, Serialize)]
 pub struct Results {
-    /// What is compared.
+    /// The title.
     pub title: String,
     /// The paper, with its table or figure.
     pub paper: String,
@@ -64,7 +64,7 @@ pub(crate) struct OfVariant {
     pub(crate) seeds: Vec<OfSeed>,
 }
 
-/// Where a run ended.
+/// The last values of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct OfSeed {
     rounds: u64,

@@ -33,7 +33,7 @@ pub struct OneRun<'a> {
     pub after: After,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Came<'a> {
     /// Its label.
@@ -59,7 +59,7 @@ pub struct Runner<'a> {
     pub means: Means,
     /// Asked when somebody wants to stop.
     pub stop: &'a Stop,
-    /// Who is told.
+    /// Receives progress.
     pub told: &'a mut dyn Follows,
 }
 

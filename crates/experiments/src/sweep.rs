@@ -42,7 +42,7 @@ pub struct Sweep<'a> {
     pub choose: Option<&'a str>,
 }
 
-/// What a sweep came to.
+/// The outcome of a sweep.
 #[derive(Debug)]
 pub struct Swept {
     /// The runs of each combination.

@@ -25,9 +25,9 @@ use crate::{
 pub struct Job<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
-    /// Where its files are.
+    /// The experiment's files.
     pub found: &'a Found,
-    /// Where its runs go.
+    /// The folder for its runs.
     pub runs: &'a Path,
     /// The store whose users are trained on, instead of the made-up crowd.
     pub store: Option<&'a Path>,

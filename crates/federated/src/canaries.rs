@@ -177,7 +177,7 @@ pub struct Planted<'a> {
 }
 
 impl<'a> Planted<'a> {
-    /// With these canaries.
+    /// Adds these canaries to an engine.
     #[must_use]
     pub fn new(engine: Box<dyn Engine + 'a>, canaries: Canaries) -> Self {
         Self { engine, canaries }
@@ -239,7 +239,7 @@ pub struct Shown {
     pub delta: f64,
     /// The probability that a bound is right.
     pub confidence: f64,
-    /// What follows.
+    /// The verdict.
     pub verdict: Verdict,
     /// The guesses: on which sides, how many, how many of them right.
     pub guesses: Vec<Guessed>,
@@ -254,9 +254,9 @@ pub struct Shown {
 pub struct Guessed {
     /// Whether only "took part" was guessed.
     pub only_present: bool,
-    /// How many guesses.
+    /// The number of guesses.
     pub made: u64,
-    /// Right ones.
+    /// The number of correct guesses.
     pub correct: u64,
 }
 

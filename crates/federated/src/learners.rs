@@ -24,7 +24,7 @@ const WORDS: usize = 10_000;
 
 /// A learner, and the words that its examples are read with.
 pub struct Made {
-    /// What is learned.
+    /// The learner.
     pub learner: Box<dyn Learner>,
     /// The vocabulary.
     pub vocabulary: Vocabulary,

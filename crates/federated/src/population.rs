@@ -16,7 +16,7 @@ use thiserror::Error;
 
 /// Users by number, each with their text. Asked from many threads at once.
 pub trait Population: Sync {
-    /// How many there are.
+    /// The number of users.
     fn users(&self) -> u64;
 
     /// Writes what a user has to learn from.
@@ -187,7 +187,7 @@ impl<P: Population + ?Sized> Population for Box<P> {
 
 /// The users of a population from one on, counted from 0.
 pub struct Beyond<P> {
-    /// All of them.
+    /// The whole population.
     pub population: P,
     /// The first that is counted.
     pub first: u64,
@@ -228,7 +228,7 @@ pub struct Changed<'a> {
 }
 
 impl<'a> Changed<'a> {
-    /// With these.
+    /// A population with these changes.
     #[must_use]
     pub fn new(people: Box<dyn Population + 'a>, changes: &'a Changes, learner: &'a dyn Learner) -> Self {
         Self { people, changes, learner }
@@ -272,7 +272,7 @@ pub enum EachPostError {
         "counting the posts of {users} users would take too long (at most {MOST_USERS} users); use fewer users, or `unit = user`"
     )]
     TooMany {
-        /// How many there are.
+        /// The number of users.
         users: u64,
     },
     /// Posts that cannot be read.

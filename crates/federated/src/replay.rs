@@ -86,13 +86,13 @@ pub fn check(plan: &Plan) -> Result<SimulationKey, ReplayError> {
 /// Who took part in a run, by their numbers in the population.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cohorts {
-    /// In each round.
+    /// The users of each round.
     pub rounds: Vec<Vec<u64>>,
     /// In the evaluation by devices after so many rounds, where there was one.
     pub evaluations: BTreeMap<u64, Vec<u64>>,
 }
 
-/// What a run comes to.
+/// The result of a replay.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Played {
     /// The parameters that it ends with.

@@ -157,7 +157,7 @@ pub enum Replayed {
 /// What a round that was done leaves behind.
 #[derive(Debug)]
 pub struct Done {
-    /// Where the time went.
+    /// The time of each step.
     pub timing: Timing,
     /// What its users did, exactly, where it was simulated. Not private.
     pub diagnostics: Option<Diagnostics>,
@@ -191,7 +191,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         Self { plan, learner, randomness, ledger, state, pool, beside }
     }
 
-    /// Where it stands.
+    /// The current state.
     pub const fn state(&self) -> &State {
         &self.state
     }

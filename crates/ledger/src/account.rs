@@ -45,7 +45,7 @@ struct Stream {
 pub struct Failure {
     /// The entry that has it.
     pub entry: u64,
-    /// Which attempt, from 0.
+    /// The number of the attempt, from 0.
     pub attempt: u32,
     /// The reason.
     pub reason: FailureReason,

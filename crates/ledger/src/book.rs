@@ -47,7 +47,7 @@ pub struct Attempt<'a> {
     pub number: u32,
     /// How many users the plan asks for; never how many came.
     pub declared: u64,
-    /// Who took part.
+    /// The participants.
     pub participations: Option<&'a ParticipationRecord>,
     /// Seconds since 1970 by the caller's clock.
     pub time: u64,

@@ -54,7 +54,7 @@ pub(crate) struct Content {
     pub(crate) body: Body,
 }
 
-/// What an entry says.
+/// The content of an entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
@@ -68,7 +68,7 @@ pub enum Body {
     Import(Import),
     /// The users' data is no longer what the run began with.
     DataChanged(DataChanged),
-    /// Nothing follows.
+    /// The last entry.
     Closing(Closing),
 }
 
@@ -121,9 +121,9 @@ pub struct Release {
     pub step: u64,
     /// Which attempt at this step succeeded, from 0.
     pub attempt: u32,
-    /// What it costs.
+    /// The privacy event of the release.
     pub event: PrivacyEvent,
-    /// How that counts.
+    /// How the event is charged.
     pub charge: Charge,
     /// SHA-256 of the bytes of the released vector; never of a sum before its noise.
     pub digest: Digest,
@@ -154,7 +154,7 @@ pub struct FailedAttempt {
     pub attempt: u32,
     /// The reason.
     pub reason: FailureReason,
-    /// Who took part.
+    /// The participants.
     pub participations: ParticipationNote,
 }
 
@@ -231,7 +231,7 @@ pub enum ImportKind {
 pub struct Import {
     /// Why it belongs here.
     pub kind: ImportKind,
-    /// What it is, in words.
+    /// A description of the ledger.
     pub what: String,
     /// Its head when it was read.
     pub head: Head,
@@ -272,7 +272,7 @@ pub enum Ended {
     ByHand,
 }
 
-/// Nothing follows.
+/// The last entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Closing {
@@ -332,7 +332,7 @@ impl Entry {
         self.content.time
     }
 
-    /// What it says.
+    /// The content of the entry.
     #[must_use]
     pub const fn body(&self) -> &Body {
         &self.content.body

@@ -31,7 +31,7 @@ pub enum Basis {
 }
 
 impl<S: LedgerStore> Ledger<S> {
-    /// What the guarantee is.
+    /// The basis of the guarantee.
     #[must_use]
     pub fn basis(&self) -> Basis {
         match (self.budget(), self.closing().map(|closing| closing.because)) {

@@ -60,7 +60,7 @@ impl NoObservedEpsilon {
 /// The records of who took part, all as their entries say.
 #[derive(Default)]
 pub(crate) struct SideTable {
-    /// How many there are.
+    /// The number of records that match.
     pub(crate) matching: u64,
     /// Records that no entry names: attempts that were interrupted before they were recorded.
     pub(crate) unnamed: u64,

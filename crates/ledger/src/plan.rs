@@ -48,7 +48,7 @@ pub struct Phase {
     /// The mechanism's public constants as they are called in the configuration: clip norm, grid step, modulus.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
-    /// Who takes part.
+    /// How users take part.
     pub participation: Participation,
     /// How many steps are planned; more are refused.
     pub rounds: u64,
@@ -60,7 +60,7 @@ pub struct Phase {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublicData {
-    /// What it is.
+    /// The data, such as a model or a text.
     pub what: String,
     /// Why it may be taken for public.
     pub why: String,
@@ -72,7 +72,7 @@ pub struct PublicData {
 pub enum DataSource {
     /// Text that a program made up. Nobody real is in it, and nobody real is protected, whatever the noise.
     MadeUp {
-        /// What made it up.
+        /// The program that generated it.
         what: String,
     },
     /// Text of people.
@@ -108,7 +108,7 @@ pub enum Start {
     Public(PublicData),
     /// A model with a ledger of its own, whose import is the second entry.
     Ledger {
-        /// That ledger's head.
+        /// The head of the model's ledger.
         head: Head,
     },
 }
@@ -184,7 +184,7 @@ impl Budget {
 pub struct Plan {
     /// The program that writes, its version, and the revision of the source that it was built from.
     pub software: String,
-    /// Whose text it is.
+    /// The data source.
     pub data: DataSource,
     /// What is protected as one.
     pub unit: Unit,

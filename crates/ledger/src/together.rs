@@ -21,7 +21,7 @@ pub struct Together {
     pub ledgers: u64,
     /// The delta of all of it.
     pub delta: Delta,
-    /// What all of them cost.
+    /// The joint cost of all ledgers.
     #[serde(flatten)]
     pub judgement: Judgement,
 }

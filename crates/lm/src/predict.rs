@@ -158,7 +158,7 @@ impl<'a> Typed<'a> {
 pub struct Suggestion {
     /// The word.
     pub word: String,
-    /// From 0 to 1.
+    /// The probability, from 0 to 1.
     pub probability: f64,
 }
 

@@ -20,7 +20,7 @@ pub enum Key {
     Leave,
 }
 
-/// What happened.
+/// The effect of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Something may look different now.
@@ -49,7 +49,7 @@ impl<'a, 'm> Session<'a, 'm> {
         Self { predictor, shown, text: String::new(), spaced: false, suggestions }
     }
 
-    /// What was typed so far.
+    /// The text typed so far.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text

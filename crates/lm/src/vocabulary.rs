@@ -34,15 +34,15 @@ pub enum VocabularyError {
     Twice {
         /// The entry.
         entry: String,
-        /// Where it stands first.
+        /// Where it occurs first.
         first: u32,
-        /// Where it stands again.
+        /// Where it occurs again.
         second: u32,
     },
     /// An entry without characters.
     #[error("entry {id} is empty")]
     Empty {
-        /// Where it stands.
+        /// The id of the entry.
         id: u32,
     },
     /// A list that does not begin with the special entries.
@@ -52,7 +52,7 @@ pub enum VocabularyError {
         line: usize,
         /// The special entry.
         expected: &'static str,
-        /// What stands there.
+        /// The entry found there.
         got: String,
     },
     /// An escape that means nothing.
@@ -261,7 +261,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Nothing counted yet.
+    /// Creates an empty count.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -36,9 +36,9 @@ const MAX_ROUNDS: u64 = 1_000_000_000;
 pub struct Target {
     /// The most that it may cost.
     pub epsilon: Epsilon,
-    /// At this delta.
+    /// The delta of the target.
     pub delta: Delta,
-    /// By this accountant.
+    /// The accountant.
     pub accountant: AccountantKind,
     /// For a group of so many users.
     pub group: u32,
@@ -49,7 +49,7 @@ pub struct Target {
 pub struct Calibrated<T> {
     /// The value.
     pub value: T,
-    /// What it costs.
+    /// The cost.
     pub judgement: Judgement,
 }
 
@@ -59,7 +59,7 @@ pub enum CalibrateError {
     /// The target is not above zero, or infinite.
     #[error("the target epsilon must be finite and above 0, got {got}")]
     Target {
-        /// What was asked for.
+        /// The requested value.
         got: Epsilon,
     },
     /// Even the best value costs more.
@@ -67,7 +67,7 @@ pub enum CalibrateError {
         "no {what} from {from} to {to} reaches epsilon {target} or less; the best one tried, {best}, has epsilon {costs}"
     )]
     OutOfReach {
-        /// What was sought.
+        /// The quantity that was sought.
         what: &'static str,
         /// The smallest value that was allowed.
         from: f64,
@@ -77,13 +77,13 @@ pub enum CalibrateError {
         target: Epsilon,
         /// The best value that was tried.
         best: f64,
-        /// What it costs.
+        /// The epsilon it costs.
         costs: Epsilon,
     },
     /// Even the worst value costs less.
     #[error("every {what} from {from} to {to} has epsilon {target} or less")]
     AnyWillDo {
-        /// What was sought.
+        /// The quantity that was sought.
         what: &'static str,
         /// The smallest value that was allowed.
         from: f64,

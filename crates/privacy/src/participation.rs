@@ -42,7 +42,7 @@ pub enum ParticipationError {
     Cohort {
         /// Users in a round.
         cohort: u64,
-        /// All users.
+        /// The number of users in the population.
         population: u64,
     },
     /// Nobody may ever take part.
@@ -53,7 +53,7 @@ pub enum ParticipationError {
         "a population of {population} cannot fill rounds of {cohort} with {min_separation} rounds between two participations: at least {needed} users are needed"
     )]
     SeparationInfeasible {
-        /// All users.
+        /// The number of users in the population.
         population: u64,
         /// Users in a round.
         cohort: u64,
@@ -67,7 +67,7 @@ pub enum ParticipationError {
         "a population of {population} with at most {max_participations} participations each cannot fill {rounds} rounds of {cohort}: {needed} participations are needed"
     )]
     ParticipationsInfeasible {
-        /// All users.
+        /// The number of users in the population.
         population: u64,
         /// Users in a round.
         cohort: u64,

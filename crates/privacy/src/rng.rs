@@ -142,7 +142,7 @@ pub enum Purpose {
     Rounding,
     /// Noise that one user adds.
     UserNoise,
-    /// Who is sampled.
+    /// Sampling of cohorts.
     Cohort,
     /// Who of a cohort is in which group of it.
     Groups,

@@ -71,13 +71,13 @@ pub enum StepKeyError {
     /// A key that was kept is gone.
     #[error("the noise key of {at} is not in secret/; secret/ belongs to another state of the run")]
     Missing {
-        /// Of which step.
+        /// The step.
         at: StepAt,
     },
     /// A key was drawn, and nothing was recorded of it.
     #[error("a noise key of {at} was drawn before, but its release was not recorded; open the run again")]
     Unrecorded {
-        /// Of which step.
+        /// The step.
         at: StepAt,
     },
     /// The place where keys are kept failed.
@@ -341,7 +341,7 @@ impl<K: KeyShelf> SecretSteps<K> {
         Self { run, shelf, open: None }
     }
 
-    /// Where they are kept.
+    /// The storage of the keys.
     pub const fn shelf(&self) -> &K {
         &self.shelf
     }

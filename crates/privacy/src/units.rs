@@ -20,7 +20,7 @@ pub enum UnitError {
         unit: &'static str,
         /// The legal range in words.
         range: &'static str,
-        /// What was refused.
+        /// The refused value.
         got: f64,
     },
     /// A count that must be at least one.
@@ -28,7 +28,7 @@ pub enum UnitError {
     Zero {
         /// The unit, as its field is called in files and flags.
         unit: &'static str,
-        /// What was refused.
+        /// The refused value.
         got: u64,
     },
 }

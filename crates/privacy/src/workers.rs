@@ -32,9 +32,9 @@ impl Workers for Alone {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("only {done} of {pieces} pieces of a vector were processed; the vector must not be used")]
 pub struct Undone {
-    /// How many there were.
+    /// The number of pieces.
     pub pieces: usize,
-    /// How many were done.
+    /// The number of pieces that were done.
     pub done: usize,
 }
 

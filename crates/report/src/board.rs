@@ -34,7 +34,7 @@ const SMALL_POINTS: usize = 40;
 pub struct Chart {
     /// Its name in [`Run::curves`].
     pub key: String,
-    /// In words.
+    /// The title.
     pub title: String,
     /// What belongs below the title; it may be empty.
     pub note: &'static str,
@@ -50,13 +50,13 @@ pub struct Chart {
     pub band: Option<[&'static str; 2]>,
 }
 
-/// What a curve is about.
+/// The group of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
-    /// How good the model is.
+    /// Model quality.
     Quality,
-    /// What it costs.
+    /// Privacy cost.
     Privacy,
     /// What users did, exactly: simulations only.
     Training,
@@ -77,7 +77,7 @@ pub struct Summary {
     pub simulated: bool,
     /// The number by which models are chosen, and what is shown beside it: their curves, and where they stand.
     pub numbers: Vec<Number>,
-    /// What it costs.
+    /// The privacy cost.
     pub price: Cost,
     /// Its settings, key by key. Of a path only the last part.
     pub settings: BTreeMap<String, String>,
@@ -85,7 +85,7 @@ pub struct Summary {
     pub small: Vec<Option<f64>>,
 }
 
-/// Where a number stands.
+/// The latest value of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Number {
     /// The name of its curve.
@@ -94,7 +94,7 @@ pub struct Number {
     pub value: Option<f64>,
 }
 
-/// What a run costs.
+/// The privacy cost of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cost {
     /// The number and what it means.

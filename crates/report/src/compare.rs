@@ -22,7 +22,7 @@ use crate::{
 /// A run among others.
 #[derive(Debug, Clone, Copy)]
 pub struct Compared<'a> {
-    /// What people call it.
+    /// The display name.
     pub name: &'a str,
     /// Its evaluations.
     pub metrics: &'a [Metrics],

@@ -31,7 +31,7 @@ pub struct Lines {
     pub diagnostics: Vec<Diagnostics>,
 }
 
-/// What a step is about.
+/// The kind of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
     /// The evaluation of a model.
@@ -43,7 +43,7 @@ pub enum Of {
 /// Numbers of one step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// What they are about.
+    /// Their kind.
     pub of: Of,
     /// Rounds that were done.
     pub round: u64,

@@ -46,7 +46,7 @@ fn shuffled(clients: u32, seed: &[u8; 32]) -> Vec<u32> {
 struct Ring {
     /// Who sits at each place.
     positions: Vec<u32>,
-    /// Where each sits.
+    /// The position of each client.
     places: Vec<u32>,
 }
 

@@ -46,7 +46,7 @@ impl PublicKeys {
         if weak || twice || verifying_key(signing).is_none() { Err(WeakKey) } else { Ok(()) }
     }
 
-    /// All of them.
+    /// All keys.
     pub(crate) const fn all(&self) -> [[u8; 32]; 3] {
         [self.sealing, self.masking, self.signing]
     }

@@ -72,7 +72,7 @@ impl Kind {
         Self::UnmaskResponse,
     ];
 
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -128,7 +128,7 @@ const MEMBER: usize = 16 + 3 * 32;
 /// Bytes of a client's messages in a round, evidence left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traffic {
-    /// From the client.
+    /// Bytes sent by the client.
     pub up: usize,
     /// To the client, the offer left out: at most, since a committee that overlaps with the neighbours is not sent twice.
     pub down: usize,
@@ -330,11 +330,11 @@ fn read_proof(reader: &mut Reader<'_>) -> Result<Proof, WireError> {
 /// A client's shares for its neighbours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareKeys {
-    /// Which session.
+    /// The session this message belongs to.
     pub session: SessionId,
     /// To the seed of the client's own mask.
     pub commitment: [u8; 32],
-    /// For each neighbour.
+    /// The sealed shares, one for each neighbour.
     pub sealed: Vec<[u8; SEALED]>,
 }
 
@@ -366,7 +366,7 @@ impl ShareKeys {
 /// What neighbours sealed for a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// Which session.
+    /// The session this message belongs to.
     pub session: SessionId,
     /// For each neighbour: what it sealed, if it shared.
     pub sealed: Vec<Option<[u8; SEALED]>>,
@@ -415,7 +415,7 @@ pub(crate) fn write_bits(bits: &Bits, out: &mut Vec<u8>) {
 /// A client's masked vector. The vector is not copied out of the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaskedInput<'a> {
-    /// Which session.
+    /// The session this message belongs to.
     pub session: SessionId,
     /// Neighbours who shared, and whose shares were no good.
     pub complaints: Bits,
@@ -446,7 +446,7 @@ impl<'a> MaskedInput<'a> {
 /// What became of everybody, as the server says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
-    /// Which session.
+    /// The session this message belongs to.
     pub session: SessionId,
     /// Who shared, by position.
     pub present: Bits,
@@ -494,9 +494,9 @@ impl View {
 /// That a member of the committee was shown a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreement {
-    /// Which session.
+    /// The session this message belongs to.
     pub session: SessionId,
-    /// Of the view's digest.
+    /// The signature of the view's digest.
     pub signature: Signature,
 }
 
@@ -521,10 +521,10 @@ impl Agreement {
     }
 }
 
-/// Whose vectors arrived.
+/// Asks for shares: says whose vectors arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnmaskRequest {
-    /// Which session.
+    /// The session this message belongs to.
     pub session: SessionId,
     /// Who is in the sum, and how the client knows.
     pub survivors: Survivors,
@@ -600,9 +600,9 @@ pub enum Opened {
 /// What a client opens of each neighbour.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UnmaskResponse {
-    /// Which session.
+    /// The session this message belongs to.
     pub session: SessionId,
-    /// Of each neighbour.
+    /// One share for each neighbour.
     pub opened: Vec<Opened>,
 }
 

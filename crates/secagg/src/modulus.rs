@@ -36,15 +36,15 @@ pub enum ModulusError {
     /// A sum could wrap.
     #[error("sums mod 2^{bits} could overflow; at least {needed} bits are needed")]
     Wraps {
-        /// What was proposed.
+        /// The proposed number of bits.
         bits: u32,
-        /// What the sum needs.
+        /// The number of bits that the sum needs.
         needed: u32,
     },
     /// Not the bits of a word.
     #[error("a modulus must have from 1 to {MOST_BITS} bits, got {bits}")]
     Bits {
-        /// What was proposed.
+        /// The proposed number of bits.
         bits: u32,
     },
 }

@@ -54,7 +54,7 @@ pub enum Inputs {
 /// shows somebody another model, task or parameter gets masks that do not cancel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
-    /// What is to be summed.
+    /// The terms of the round.
     pub terms: Terms,
     /// Drawn for this attempt.
     pub nonce: [u8; 32],
@@ -66,7 +66,7 @@ pub struct Offer {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{field}: {problem}")]
 pub struct TermsError {
-    /// Which part.
+    /// The name of the field.
     pub field: &'static str,
     /// What is wrong.
     pub problem: String,

@@ -220,7 +220,7 @@ impl Hub {
         Err(self.refused(Reason::NotAdmitted, "the attestation of this device was not accepted"))
     }
 
-    /// Which server this is.
+    /// The server's realm.
     #[must_use]
     pub fn realm(&self) -> [u8; 32] {
         self.shared.realm.0

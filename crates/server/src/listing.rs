@@ -22,7 +22,7 @@ use crate::{
     tasks::ServeError,
 };
 
-/// How a task stands.
+/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stands {
@@ -45,11 +45,11 @@ pub enum Stands {
 /// A task, for whoever looks.
 #[derive(Debug, Clone, Serialize)]
 pub struct Listed {
-    /// What it is called.
+    /// The task's name.
     pub task: String,
     /// The digest of its terms, by which devices know it; none where no server has run it yet.
     pub digest: Option<String>,
-    /// How it stands.
+    /// The task's state.
     pub state: Stands,
     /// What its operator wants of it.
     pub wanted: Order,
@@ -84,7 +84,7 @@ pub struct Spent {
     pub planned_evaluations: Option<u64>,
     /// What is guaranteed: while it runs, and where it was stopped by hand, the whole plan's epsilon.
     pub holds: Price,
-    /// What `holds` is of.
+    /// The basis of `holds`.
     pub basis: Basis,
     /// What the releases so far cost, while it runs. It is no guarantee: whoever stops now may have looked.
     #[serde(skip_serializing_if = "Option::is_none")]

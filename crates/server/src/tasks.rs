@@ -60,15 +60,15 @@ const STOP_LOOK: Duration = Duration::from_millis(20);
 /// Bytes of memory for reports that arrive.
 const ROOM: usize = 256 << 20;
 
-/// How a server is run.
+/// The settings of a server.
 pub struct Settings {
-    /// Where it listens.
+    /// The address to listen on.
     pub listen: SocketAddr,
     /// Where it keeps what it must not forget.
     pub data: PathBuf,
     /// Where it keeps what nobody may see.
     pub secrets: PathBuf,
-    /// How it speaks.
+    /// TLS or plain HTTP.
     pub transport: Transport,
     /// Who may enrol.
     pub admission: Box<dyn Admission>,
@@ -78,7 +78,7 @@ pub struct Settings {
     pub enrolments: EnrolmentLimits,
     /// By what means models are measured and masks taken off.
     pub means: Means,
-    /// What it bears.
+    /// Limits on connections.
     pub limits: Limits,
     /// Whose word on where requests come from is taken.
     pub proxies: Proxies,
@@ -92,9 +92,9 @@ pub struct Settings {
 
 /// A task, as a person wrote it.
 pub struct Written {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it is.
+    /// The task's settings.
     pub config: Config,
 }
 
@@ -114,9 +114,9 @@ pub enum Happened<'a> {
     Waits {
         /// The task's name.
         task: &'a str,
-        /// How many are.
+        /// The number of enrolled devices.
         enrolled: u64,
-        /// How many must be.
+        /// The number needed to begin.
         begin_with: u64,
     },
     /// The operator wants something else of a task, and that is so from now on.
@@ -128,7 +128,7 @@ pub enum Happened<'a> {
     },
     /// A round was released and recorded.
     Round {
-        /// Of which task.
+        /// The task's name.
         task: &'a str,
         /// Rounds that are done.
         round: u64,
@@ -137,7 +137,7 @@ pub enum Happened<'a> {
     },
     /// A model was measured after a round was reported: devices were asked.
     Evaluated {
-        /// Of which task.
+        /// The task's name.
         task: &'a str,
         /// Rounds that are done.
         round: u64,
@@ -146,16 +146,16 @@ pub enum Happened<'a> {
     },
     /// An attempt came to nothing.
     Failed {
-        /// Of which task.
+        /// The task's name.
         task: &'a str,
-        /// What is known of it.
+        /// Details of the failure.
         failed: &'a Failed,
     },
     /// An attempt at an evaluation by devices came to nothing.
     FailedEvaluation {
-        /// Of which task.
+        /// The task's name.
         task: &'a str,
-        /// What is known of it.
+        /// Details of the failure.
         failed: &'a FailedEvaluation,
     },
     /// A task is over.
@@ -221,7 +221,7 @@ pub enum ServeError {
         "the terms of {name} have changed since it was started: its vocabulary, its initial model or this program is different. The record of how often devices took part belongs to the old terms. Restore what it was started with, or end it with keyhush task stop {name} and start another task under another name"
     )]
     OtherTerms {
-        /// Of which task.
+        /// The task's name.
         name: String,
     },
     /// Keys would lie where back-ups are made.
@@ -232,13 +232,13 @@ pub enum ServeError {
         /// What is wrong.
         problem: String,
     },
-    /// Nothing is to be done.
+    /// The server has no task.
     #[error("there is no task to serve")]
     NoTask,
     /// The pseudonym key of a run that is not over is gone.
     #[error("the pseudonym key of {name} is missing from its secrets; the run cannot continue")]
     NoPseudonyms {
-        /// Of which task.
+        /// The task's name.
         name: String,
     },
     /// The hub is down: what is durable is not known until the server begins again.

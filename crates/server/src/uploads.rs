@@ -54,11 +54,11 @@ enum Began {
 
 /// A report that a chunk is for. Whoever has it is the only one.
 pub(crate) struct Open {
-    /// Whose room it is in.
+    /// The report whose memory it uses.
     number: u64,
     arrived: Arrived,
     expected: usize,
-    /// Where its chunk began.
+    /// Where its chunk began in the report.
     began: Began,
     /// The bytes of its chunk that are to come.
     left: usize,

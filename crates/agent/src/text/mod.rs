@@ -115,7 +115,7 @@ impl TextSource for TextFolder {
 pub struct Synthetic {
     /// The crowd.
     pub crowd: Arc<Crowd>,
-    /// Which of it.
+    /// The number of the synthetic user.
     pub user: u64,
 }
 

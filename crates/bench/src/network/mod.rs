@@ -103,7 +103,7 @@ pub enum Step {
     Rounds {
         /// Rounds done so far.
         done: u64,
-        /// Of so many.
+        /// The total number.
         of: u64,
     },
     /// The server was killed, and is started again.
@@ -117,7 +117,7 @@ pub enum Step {
     Floor,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Clone, Serialize)]
 pub struct NetworkTook {
     /// Devices.

@@ -45,7 +45,7 @@ pub struct SlowRun {
     pub requests: usize,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SlowTook {
     /// Slow connections.

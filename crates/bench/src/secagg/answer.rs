@@ -8,7 +8,7 @@ use super::{
     round::{Clients, Clock, Server},
 };
 
-/// Which round.
+/// A description of the round.
 #[derive(Debug, Clone, Serialize)]
 pub struct About {
     /// Clients of the round.
@@ -134,7 +134,7 @@ pub struct ServerSeconds {
     pub expand_s: f64,
     /// From the last answer to the sum: the two before, and what is between and after them.
     pub unmask_s: f64,
-    /// All of it.
+    /// The total.
     pub total_s: f64,
 }
 
@@ -161,7 +161,7 @@ impl ServerSeconds {
 pub struct Bytes {
     /// To the server.
     pub up: f64,
-    /// From the server.
+    /// Bytes received from the server.
     pub down: f64,
 }
 
@@ -196,7 +196,7 @@ impl Traffic {
 /// A whole round.
 #[derive(Debug, Clone, Serialize)]
 pub struct RoundTook {
-    /// Which round.
+    /// A description of the round.
     #[serde(flatten)]
     pub about: About,
     /// The sum was compared with the plain one. A round that is not exact prints an error.
@@ -217,14 +217,14 @@ pub struct RoundTook {
     pub bytes: Traffic,
     /// The most memory that the process ever had, where the system says: server, clients, one input and the plain sum.
     pub peak_mb: Option<f64>,
-    /// By the wall.
+    /// Wall-clock time, in seconds.
     pub wall_s: f64,
 }
 
 /// Some masks of a round.
 #[derive(Debug, Clone, Serialize)]
 pub struct SampleTook {
-    /// Which round.
+    /// A description of the round.
     #[serde(flatten)]
     pub about: About,
     /// Masks that the server of such a round takes off, on average.

@@ -25,7 +25,7 @@ use crate::{BenchError, at_least_one};
 /// large coordinates are when nobody says.
 const ROUNDING: f64 = 0.01;
 
-/// Which round.
+/// A description of the round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SecureRound {
     /// Clients of the round.

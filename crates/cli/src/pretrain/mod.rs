@@ -158,7 +158,7 @@ pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// With what is trained.
+/// The engine, precision and kernels to train with.
 fn means(args: &PretrainArgs) -> anyhow::Result<Means> {
     let engine = engines::named(args.engine.as_deref())?;
     let precision = engines::precision(engine, args.precision.as_deref())?;
@@ -166,7 +166,7 @@ fn means(args: &PretrainArgs) -> anyhow::Result<Means> {
     Ok(Means { engine, options, ..Means::threads(kernels::chosen()?, 1) })
 }
 
-/// What is trained on what.
+/// The model and the text to train.
 fn task(args: &PretrainArgs) -> anyhow::Result<Task> {
     let model = ModelChoice {
         preset: args.model.clone(),

@@ -90,7 +90,7 @@ pub enum BadLineReason {
     /// Not JSON, or not an object.
     #[error("not a JSON object (column {column})")]
     NotJson {
-        /// Where reading stopped.
+        /// The column at which parsing failed.
         column: u64,
     },
     /// A key that is not there.
@@ -108,13 +108,13 @@ pub enum BadLineReason {
     /// Labels of another kind.
     #[error("{key:?} is neither a list of strings nor a string")]
     NotLabels {
-        /// Their key.
+        /// The name of the column.
         key: String,
     },
     /// Too long a line, text or key.
     #[error("{what} has more than {most} bytes")]
     TooLong {
-        /// What is too long.
+        /// What is too long: a line, text or key.
         what: &'static str,
         /// The most that is read.
         most: u64,
@@ -125,7 +125,7 @@ pub enum BadLineReason {
     /// A row that is not like the header.
     #[error("has {got} fields, but the header has {expected}")]
     Fields {
-        /// How many it has.
+        /// The number of fields in the line.
         got: usize,
         /// How many the header has.
         expected: usize,

@@ -29,7 +29,7 @@ pub struct LabelColumn {
 pub struct KnownLabels {
     /// The names.
     pub labels: Labels,
-    /// Where they came from.
+    /// The origin of the list.
     pub origin: Origin,
 }
 
@@ -47,7 +47,7 @@ impl KnownLabels {
 
 /// The labels of a post as a column has them.
 pub(super) enum Tags<T> {
-    /// One string.
+    /// All labels in one string.
     Joined(T),
     /// A list.
     Listed(Vec<T>),

@@ -54,7 +54,7 @@ pub enum OnBadLine {
 pub enum Input {
     /// Files.
     Files {
-        /// Which, in this order.
+        /// The files, in this order.
         paths: Vec<PathBuf>,
         /// What they are; by their names by default.
         format: Option<Format>,
@@ -77,7 +77,7 @@ pub struct Columns {
     pub user: Option<String>,
     /// What it says; the same.
     pub text: Option<String>,
-    /// What it is about.
+    /// The column of labels.
     pub labels: Option<LabelColumn>,
     /// What is known of the user: numbers, the same in every row of a user.
     pub features: Vec<String>,
@@ -131,7 +131,7 @@ impl Input {
 /// What to import, and how.
 #[derive(Debug, Clone)]
 pub struct ImportPlan {
-    /// Where posts come from.
+    /// The input.
     pub input: Input,
     /// The store.
     pub out: PathBuf,
@@ -163,7 +163,7 @@ impl ImportPlan {
     }
 }
 
-/// What an import did.
+/// The summary of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// Users in the store.
@@ -214,7 +214,7 @@ pub enum ImportError {
     TooManyBad {
         /// How many lines were bad.
         bad: u64,
-        /// Of how many.
+        /// The number of lines read.
         lines: u64,
         /// The share that is allowed.
         most: f64,
@@ -231,7 +231,7 @@ pub enum ImportError {
         path: PathBuf,
         /// The column asked for.
         key: String,
-        /// Those there are.
+        /// The existing columns.
         columns: Vec<String>,
     },
     /// A file that is not what it is said to be.
@@ -239,7 +239,7 @@ pub enum ImportError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What it is said to be.
+        /// The expected format.
         format: &'static str,
         /// What is wrong.
         problem: String,
@@ -287,7 +287,7 @@ pub enum ImportError {
     Spill {
         /// The store.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// The store.

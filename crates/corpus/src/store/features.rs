@@ -14,7 +14,7 @@ pub enum FeatureNamesError {
     /// Too many.
     #[error("there are {got} features; at most {MOST_FEATURES} are supported")]
     TooMany {
-        /// How many there are.
+        /// The number found.
         got: usize,
     },
     /// A column without a name.

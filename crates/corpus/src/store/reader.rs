@@ -97,7 +97,7 @@ impl Store {
         self.header.id_bytes * 8
     }
 
-    /// What is known of it.
+    /// The vocabulary, origin and import settings.
     #[must_use]
     pub const fn meta(&self) -> &Meta {
         &self.meta
@@ -329,7 +329,7 @@ pub struct User<'a> {
 }
 
 impl<'a> User<'a> {
-    /// Which user it is.
+    /// The user's tag.
     #[must_use]
     pub const fn tag(&self) -> UserTag {
         self.tag
@@ -377,13 +377,13 @@ pub struct Post<'a> {
 }
 
 impl<'a> Post<'a> {
-    /// What it says.
+    /// The post's tokens.
     #[must_use]
     pub const fn tokens(&self) -> Tokens<'a> {
         self.tokens
     }
 
-    /// What it is about.
+    /// The post's labels.
     #[must_use]
     pub const fn labels(&self) -> LabelIds<'a> {
         self.labels

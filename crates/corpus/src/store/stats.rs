@@ -10,9 +10,9 @@ use super::{Meta, Part, Split, Store, StoreError};
 pub struct Stats<'a> {
     /// Users.
     pub users: u64,
-    /// Their posts.
+    /// Number of posts.
     pub posts: u64,
-    /// Their tokens.
+    /// Number of tokens.
     pub tokens: u64,
     /// Bits of an id.
     pub id_bits: u32,
@@ -61,13 +61,13 @@ pub struct LabelStats<'a> {
 /// The range of a feature.
 #[derive(Debug, Clone, Serialize)]
 pub struct FeatureStats<'a> {
-    /// What it is called.
+    /// Its name.
     pub name: &'a str,
     /// The smallest that a user has.
     pub least: f32,
     /// The largest.
     pub most: f32,
-    /// On average.
+    /// The mean.
     pub mean: f64,
 }
 
@@ -84,18 +84,18 @@ pub struct Quantiles {
     pub three_quarters: u64,
     /// Of the one with the most.
     pub most: u64,
-    /// On average.
+    /// The mean.
     pub mean: f64,
 }
 
 /// Users with at least `from` and less than `to` tokens.
 #[derive(Debug, Clone, Serialize)]
 pub struct Bin {
-    /// At least.
+    /// Lower bound of the bin.
     pub from: u64,
     /// Less than.
     pub to: u64,
-    /// How many users.
+    /// Number of users in the bin.
     pub users: u64,
 }
 
@@ -104,7 +104,7 @@ pub struct Bin {
 pub struct Top<'a> {
     /// The entry or the name.
     pub entry: &'a str,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
 }
 

@@ -32,7 +32,7 @@ pub struct Canaries {
 pub struct Canary {
     /// The words.
     pub text: String,
-    /// Who has it.
+    /// The users who hold the canary.
     pub holders: Vec<u64>,
 }
 

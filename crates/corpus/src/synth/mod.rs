@@ -41,7 +41,7 @@ use self::{
 };
 use crate::labels::Labels;
 
-/// How a crowd speaks.
+/// The dialect of a synthetic crowd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
@@ -60,13 +60,13 @@ pub struct SynthPlan {
     pub seed: u64,
     /// How many people there are.
     pub users: u64,
-    /// How they speak.
+    /// The dialect.
     pub dialect: Dialect,
     /// Posts of a user, on average; the number differs widely between users.
     pub posts_per_user: u32,
     /// Words of a post, on average.
     pub words_per_post: u32,
-    /// What is planted.
+    /// Planted canaries, if any.
     pub canaries: Option<Canaries>,
 }
 
@@ -84,13 +84,13 @@ pub enum SynthError {
     /// A number outside its range.
     #[error("{what} must be from {least} to {most}, got {got}")]
     OutOfRange {
-        /// Which number.
+        /// The name of the number.
         what: &'static str,
         /// The smallest allowed.
         least: u64,
         /// The largest allowed.
         most: u64,
-        /// What arrived.
+        /// The value received.
         got: u64,
     },
 }
@@ -98,7 +98,7 @@ pub enum SynthError {
 /// A post of a crowd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Post {
-    /// What it says.
+    /// The post's text.
     pub text: String,
     /// Its topic, and the label of a question. They lie here, so that who reads only texts pays nothing for them.
     labels: [u32; 2],

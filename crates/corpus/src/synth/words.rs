@@ -2,7 +2,7 @@
 
 /// What a topic has of its own.
 pub(super) struct Topic {
-    /// What it is called.
+    /// Its name.
     pub(super) name: &'static str,
     /// What one does with its things, the most frequent first; all of them are in [`VERBS`].
     pub(super) verbs: &'static str,

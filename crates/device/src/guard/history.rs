@@ -21,7 +21,7 @@ pub const MOST_INPUTS: usize = 16_384;
 const NAME: &[u8; 13] = b"keyhush guard";
 /// Without rests: also of programs that knew no timer.
 const FORMAT: u32 = 1;
-/// With some.
+/// The format with rests.
 const WITH_RESTS: u32 = 2;
 const HEAD: usize = NAME.len() + 4 + 4;
 const RECORD: usize = 32 + 8 + 32 + 4;
@@ -36,7 +36,7 @@ pub enum Damage {
     /// Some are missing, or there are too many.
     #[error("it has {got} bytes, expected {expected}")]
     Length {
-        /// What there is.
+        /// The actual length.
         got: usize,
         /// What its head promises.
         expected: usize,

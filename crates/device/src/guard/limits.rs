@@ -81,7 +81,7 @@ impl Timer {
 pub enum Window {
     /// On so many days, the day on which it left included.
     Days(NonZeroU32),
-    /// For ever.
+    /// No window: all inputs count.
     Ever,
 }
 
@@ -101,7 +101,7 @@ pub enum Refused {
     /// An input for this step left already, or one for a later step did.
     #[error("step {step}: an input for step {last} of this task was already sent, and steps only go forward")]
     Step {
-        /// What was asked for.
+        /// The requested step.
         step: u64,
         /// The last one.
         last: u64,
@@ -114,9 +114,9 @@ pub enum Refused {
         "{have} inputs were sent and still count; this device allows {most} over all tasks, including failed attempts"
     )]
     TooMany {
-        /// What counts now.
+        /// Inputs that count at present.
         have: u32,
-        /// What is allowed.
+        /// The largest number allowed.
         most: u32,
     },
     /// The last step of this task was too short a time ago.
@@ -124,7 +124,7 @@ pub enum Refused {
         "step {step}: the last one was {last}, and this device keeps the steps of a task at least {distance} apart"
     )]
     TooSoon {
-        /// What was asked for.
+        /// The requested step.
         step: u64,
         /// The last one.
         last: u64,
@@ -134,10 +134,10 @@ pub enum Refused {
     /// The last input left too short a time ago.
     #[error("this device waits {} h after sending an input, which have not passed yet", hours(*.wait_s))]
     Resting {
-        /// How long it rests.
+        /// The length of the rest, in seconds.
         wait_s: u64,
     },
-    /// No more fits in.
+    /// The guard cannot remember more inputs.
     #[error("this device has sent {MOST_INPUTS} inputs, the most that its guard can remember; it no longer takes part")]
     Full,
     /// What was to be made durable may not be.

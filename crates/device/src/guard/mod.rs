@@ -146,7 +146,7 @@ pub enum GuardError {
     Version {
         /// Its format.
         got: u32,
-        /// Ours.
+        /// The version this program reads.
         ours: u32,
     },
     /// The place where it is kept failed.

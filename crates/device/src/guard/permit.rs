@@ -42,10 +42,10 @@ impl ModelDigest {
     }
 }
 
-/// What an input is for.
+/// The task, step and model of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked {
-    /// What the device computes.
+    /// The task.
     pub task: TaskDigest,
     /// The step of the task's mechanism that the sum is for. A retry has the same step.
     pub step: u64,
@@ -65,7 +65,7 @@ impl Permit {
         Self { asked }
     }
 
-    /// What the input is for.
+    /// The task, step and model of the input.
     #[must_use]
     pub const fn asked(&self) -> &Asked {
         &self.asked
@@ -93,7 +93,7 @@ impl<T> Outgoing<T> {
         &self.asked
     }
 
-    /// What is sent.
+    /// The input to send.
     #[must_use]
     pub const fn input(&self) -> &T {
         &self.input

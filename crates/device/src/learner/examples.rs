@@ -6,11 +6,11 @@
 /// What one example has in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// One id.
+    /// A single id.
     Id,
     /// Any number of ids.
     Ids,
-    /// So many numbers.
+    /// A fixed number of floats.
     Numbers(usize),
 }
 
@@ -26,11 +26,11 @@ pub struct Schema {
 /// What one example has in a column, to be added.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
-    /// Of [`Kind::Id`].
+    /// A value of kind [`Kind::Id`].
     Id(u32),
-    /// Of [`Kind::Ids`].
+    /// A value of kind [`Kind::Ids`].
     Ids(&'a [u32]),
-    /// Of [`Kind::Numbers`].
+    /// A value of kind [`Kind::Numbers`].
     Numbers(&'a [f32]),
 }
 
@@ -123,7 +123,7 @@ impl Examples {
         self.len += 1;
     }
 
-    /// How many there are.
+    /// The number of entries.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len

@@ -123,17 +123,17 @@ pub enum LearnerError {
     /// Another vector than the model's.
     #[error("expected {wanted} parameters, got {got}")]
     Parameters {
-        /// As many as it has.
+        /// The number of parameters of the model.
         wanted: usize,
-        /// As many as there were.
+        /// The number of parameters given.
         got: usize,
     },
     /// Ids that the model does not know.
     #[error("example {example} has {what} {id}, but the model has only {known}")]
     Id {
-        /// Which example, from 0.
+        /// The index of the example, from 0.
         example: usize,
-        /// Of which kind.
+        /// The kind of id.
         what: &'static str,
         /// The id.
         id: u32,

@@ -217,13 +217,13 @@ impl<S: Store> Diary<S> {
         self.save()
     }
 
-    /// What was given.
+    /// The inputs that were sent.
     #[must_use]
     pub fn given(&self) -> &[Given] {
         &self.pages.given
     }
 
-    /// What was refused.
+    /// The tasks and steps that were refused.
     #[must_use]
     pub fn refused(&self) -> &[Refusal] {
         &self.pages.refused

@@ -61,7 +61,7 @@ pub struct Signed {
     pub signature: Vec<u8>,
 }
 
-/// What a device says.
+/// A request of a device.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Request {
     /// The server's clock as the device knows it, in seconds since 1970: old requests are refused.
@@ -70,12 +70,12 @@ pub struct Request {
     /// Counts what the device has said since it was started, so that no two requests are alike: one that is played again is known.
     #[prost(uint64, tag = "6")]
     pub number: u64,
-    /// What it wants.
+    /// The content of the request.
     #[prost(oneof = "Wants", tags = "2, 3, 4, 5")]
     pub wants: Option<Wants>,
 }
 
-/// What a device wants.
+/// The content of a request.
 #[derive(Clone, PartialEq, Eq, Oneof)]
 pub enum Wants {
     /// To be known.
@@ -118,7 +118,7 @@ pub struct CheckIn {
 /// A device asks how its part stands.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Next {
-    /// Of which assignment.
+    /// The ticket of the assignment.
     #[prost(bytes = "vec", tag = "1")]
     pub ticket: Vec<u8>,
     /// How long it can wait for an answer, in milliseconds.
@@ -129,7 +129,7 @@ pub struct Next {
 /// A message of secure aggregation, as `docs/SECAGG.md` has them.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct SecureMessage {
-    /// Of which assignment.
+    /// The ticket of the assignment.
     #[prost(bytes = "vec", tag = "1")]
     pub ticket: Vec<u8>,
     /// Its bytes.
@@ -137,7 +137,7 @@ pub struct SecureMessage {
     pub message: Vec<u8>,
 }
 
-/// What a server answers.
+/// A server's answer.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Answer {
     /// The answer.
@@ -145,13 +145,13 @@ pub struct Answer {
     pub says: Option<Says>,
 }
 
-/// What a server says.
+/// The content of an answer.
 #[derive(Clone, PartialEq, Eq, Oneof)]
 pub enum Says {
     /// The device is known.
     #[prost(message, tag = "1")]
     Enrolled(Enrolled),
-    /// Not now.
+    /// Come back later.
     #[prost(message, tag = "2")]
     Later(Later),
     /// It is needed.
@@ -163,13 +163,13 @@ pub enum Says {
     /// There is nothing to say yet: ask again.
     #[prost(message, tag = "5")]
     Wait(Wait),
-    /// Its part counts.
+    /// The report counts.
     #[prost(message, tag = "6")]
     Thanks(Thanks),
     /// A message of secure aggregation.
     #[prost(message, tag = "7")]
     Secure(SecureMessage),
-    /// No.
+    /// The request is refused.
     #[prost(message, tag = "8")]
     Refused(Refused),
     /// The server does not speak this version.
@@ -185,7 +185,7 @@ pub struct Enrolled {
     pub after_s: u64,
 }
 
-/// Not now.
+/// When to come back.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Later {
     /// Come back in so many seconds.
@@ -228,10 +228,10 @@ pub struct Assignment {
 /// Bytes that never change.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Blob {
-    /// Their SHA-256.
+    /// The SHA-256 of the bytes.
     #[prost(bytes = "vec", tag = "1")]
     pub digest: Vec<u8>,
-    /// How many they are.
+    /// The number of bytes.
     #[prost(uint64, tag = "2")]
     pub bytes: u64,
 }
@@ -263,7 +263,7 @@ pub struct Thanks {
     pub after_s: u64,
 }
 
-/// No.
+/// A refused request.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Refused {
     /// Why, as a number.
@@ -342,7 +342,7 @@ pub enum MessageError {
     /// It is of another version.
     #[error("the message has protocol version {got}, but this program uses {VERSION}")]
     Version {
-        /// How many there are.
+        /// The number found.
         got: u32,
     },
     /// It was signed by somebody else, or for another server.
@@ -380,13 +380,13 @@ impl Signed {
     }
 }
 
-/// What is signed.
+/// The bytes that a signature covers.
 fn signed(realm: &Realm, body: &[u8]) -> Vec<u8> {
     [SIGNED, &realm.0, body].concat()
 }
 
 impl Answer {
-    /// An answer.
+    /// Wraps the content of an answer.
     #[must_use]
     pub const fn new(says: Says) -> Self {
         Self { says: Some(says) }

@@ -80,9 +80,9 @@ pub enum TaskError {
     TooMuch {
         /// What is wrong.
         what: &'static str,
-        /// What is asked for.
+        /// The requested value.
         got: u64,
-        /// What is taken.
+        /// The largest value accepted.
         most: u64,
     },
     /// Parts that do not fit each other.
@@ -90,9 +90,9 @@ pub enum TaskError {
     Mismatch {
         /// What is wrong.
         what: &'static str,
-        /// What it is.
+        /// The refused value.
         got: String,
-        /// What it should be.
+        /// The value expected.
         expected: String,
     },
     /// The words cannot be read.
@@ -207,7 +207,7 @@ impl Task {
         self.digest
     }
 
-    /// What is learned.
+    /// The learner.
     #[must_use]
     pub fn learner(&self) -> &dyn Learner {
         &*self.learner
@@ -399,7 +399,7 @@ pub struct Work {
     pub model: std::sync::Arc<Model>,
     /// What holds in this step.
     pub step: StepTerms,
-    /// What the input is for.
+    /// The task, step and model of the input.
     pub asked: Asked,
 }
 

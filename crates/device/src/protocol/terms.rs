@@ -13,11 +13,11 @@ use crate::{evaluation::EvaluationPlan, learner::told::LearnerTerms, local::Loca
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskTerms {
-    /// What people call it.
+    /// The display name.
     pub name: String,
     /// Whose it is: the realm of the server, in hexadecimal digits, so that no other server can speak for it.
     pub realm: String,
-    /// What is learned.
+    /// The learner.
     pub learner: LearnerTerms,
     /// The words that text is read with, one a line, in the order of their ids.
     pub vocabulary: String,
@@ -48,7 +48,7 @@ pub struct TaskTerms {
 }
 
 impl TaskTerms {
-    /// What devices do in it.
+    /// Whether devices train or evaluate in it.
     #[must_use]
     pub const fn purpose(&self) -> Purpose {
         if self.evaluation.is_some() { Purpose::Evaluation } else { Purpose::Training }
@@ -76,7 +76,7 @@ pub struct PrivacyTerms {
     pub noise_multiplier: Option<f64>,
     /// What the whole plan costs at most; none where there is no bound.
     pub epsilon: Option<f64>,
-    /// At this delta.
+    /// The delta of the epsilon.
     pub delta: Option<f64>,
     /// Whether somebody can draw the noise again: then there is no promise.
     pub simulated: bool,

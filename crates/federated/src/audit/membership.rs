@@ -18,7 +18,7 @@ use crate::{
     run::RunError,
 };
 
-/// What is looked at.
+/// The plan of the attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MembershipPlan {
     /// Members, and as many others.
@@ -36,7 +36,7 @@ pub struct Membership {
     pub members: usize,
     /// Others.
     pub others: usize,
-    /// On the private model.
+    /// The attack on the private model.
     pub private: Roc,
     /// On the same without privacy.
     pub non_private: Roc,

@@ -64,7 +64,7 @@ pub enum StudyError {
     /// What was asked for has no meaning.
     #[error("{what}: {problem}")]
     Wrong {
-        /// Which argument.
+        /// The name of the argument.
         what: &'static str,
         /// What is wrong with it.
         problem: String,

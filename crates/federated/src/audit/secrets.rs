@@ -25,7 +25,7 @@ use serde::Serialize;
 use super::{Lab, StudyError, texts};
 use crate::population::Changes;
 
-/// What is planted.
+/// The secrets to plant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SecretPlan {
     /// How many users share a canary, and how often each of them has it.
@@ -91,7 +91,7 @@ pub struct Secrets {
     pub extracted_private: usize,
     /// The same without privacy.
     pub extracted_non_private: usize,
-    /// All of them.
+    /// All planted secrets.
     pub canaries: Vec<Secret>,
 }
 

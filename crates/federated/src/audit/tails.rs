@@ -52,7 +52,7 @@ pub struct Compared {
     pub largest: Vec<f64>,
 }
 
-/// What all pairs show.
+/// The results of all pairs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tails {
     /// What the run guarantees, or would with secret noise.
@@ -63,7 +63,7 @@ pub struct Tails {
     pub delta: f64,
     /// Directions in which the tail passes as that of a Pareto distribution.
     pub accepted: usize,
-    /// All of them.
+    /// The compared directions.
     pub compared: Vec<Compared>,
 }
 

@@ -24,7 +24,7 @@ impl Order {
         Self { len, half_bits: bits.div_ceil(2).max(1), keys: std::array::from_fn(|_| words.next_word()) }
     }
 
-    /// Who is at a place.
+    /// The user at a position.
     pub(super) fn at(&self, place: u64) -> u64 {
         let mut at = self.once(place);
         while at >= self.len {

@@ -28,7 +28,7 @@ pub struct TooFewLeft {
     pub step: u64,
     /// Users of an attempt.
     pub wanted: u64,
-    /// Those who may come.
+    /// The number of users who may still take part.
     pub found: u64,
 }
 

@@ -80,7 +80,7 @@ impl ByKind for FineTune {
 }
 
 impl FineTune {
-    /// As settings call it.
+    /// Its name in settings.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.kind_name()

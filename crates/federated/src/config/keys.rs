@@ -17,7 +17,7 @@ pub(super) struct Key<'a> {
     pub(super) name: &'static str,
     /// An example of its value, as TOML.
     pub(super) example: &'a str,
-    /// What it means.
+    /// What the key means, for comments.
     pub(super) says: &'static str,
     /// Why it cannot be left out, if its meaning does not say so.
     pub(super) why: &'static str,

@@ -3,7 +3,7 @@
 use privacy::design::{DESIGNS, Design, TREE};
 use serde::{Serialize, Serializer};
 
-/// Which noise.
+/// The noise mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MechanismKind {
     /// None: the baseline, at an infinite epsilon.

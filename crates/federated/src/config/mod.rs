@@ -120,17 +120,17 @@ pub struct Config {
     pub floating_point_noise: bool,
     /// How a round's updates are added up.
     pub aggregation: Aggregation,
-    /// Whose text.
+    /// The data source.
     pub data: Data,
-    /// Which model.
+    /// The model to train.
     pub model: Model,
-    /// What users do.
+    /// How users train locally.
     pub local: Local,
     /// What of their updates leaves them, where that was said.
     pub upload: Option<Upload>,
     /// How they keep the model from forgetting; plain training by default.
     pub finetune: Option<FineTune>,
-    /// Who takes part.
+    /// How users take part.
     pub participation: Participants,
     /// What the sum is divided by.
     pub estimator: Estimator,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::keys::{Key, Section, Visit, key};
 
-/// Which model.
+/// The model to train.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Model {
     /// What is learned: one of [`crate::learners::LEARNERS`]; a language model by default.

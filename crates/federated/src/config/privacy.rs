@@ -73,7 +73,7 @@ impl CorrelatedNoise {
         Self { design, size, tree_completion: false, noise, restarts: Vec::new() }
     }
 
-    /// How it is correlated.
+    /// The design of the correlated noise.
     #[must_use]
     pub const fn design(&self) -> &'static Design {
         self.design

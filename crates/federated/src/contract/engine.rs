@@ -126,7 +126,7 @@ impl Trial {
         })
     }
 
-    /// What is learned.
+    /// The learner.
     #[must_use]
     pub fn learner(&self) -> &dyn Learner {
         self.learner.as_ref()

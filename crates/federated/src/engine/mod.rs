@@ -68,7 +68,7 @@ pub fn drawn(key: &StreamKey, user: u64) -> Drawn {
 /// What users came to together.
 #[derive(Debug)]
 pub struct Summed {
-    /// Their sum.
+    /// The sum of their updates.
     pub sum: Sum,
     /// What each did, exactly, by their numbers in ascending order: for simulations, which mark it as not private.
     pub exact: Vec<(u64, Exact)>,
@@ -142,7 +142,7 @@ pub enum EngineError {
     Rank {
         /// The rank.
         rank: usize,
-        /// What it said.
+        /// The error it reported.
         problem: String,
     },
 }
@@ -243,9 +243,9 @@ pub type Make = for<'a> fn(&LocalPlan, &'a dyn Learner, Means) -> Result<Box<dyn
 /// A kind of engine, by its name: of this crate, or of any other that the program lists.
 #[derive(Clone, Copy)]
 pub struct EngineKind {
-    /// As people ask for it.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// What it is, in words.
+    /// A description for help texts.
     pub about: &'static str,
     /// Makes it.
     pub make: Make,
@@ -289,10 +289,10 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 3] = [Self::F32, Self::Tf32, Self::F16];
 
-    /// As people ask for it.
+    /// Its name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -337,7 +337,7 @@ pub struct Means {
     pub kernels: KernelPath,
     /// Threads, for training and evaluation.
     pub threads: usize,
-    /// Who trains.
+    /// The engine.
     pub engine: EngineKind,
     /// And how.
     pub options: EngineOptions,

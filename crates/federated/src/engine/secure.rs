@@ -57,7 +57,7 @@ pub struct SecureTask<'a> {
 pub struct Secured {
     /// The sum of the survivors' residues.
     pub sum: Zeroizing<Vec<u32>>,
-    /// How many they are.
+    /// The number of survivors.
     pub survivors: u64,
     /// What each of them did, exactly.
     pub exact: Vec<(u64, Exact)>,

@@ -104,13 +104,13 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
 pub struct Trained<'a> {
     /// The settings, which must promise nothing.
     pub config: &'a Config,
-    /// What is learned.
+    /// The learner.
     pub learner: &'a dyn Learner,
-    /// What each user does.
+    /// The plan of local training.
     pub local: &'a LocalPlan,
     /// The model that they are given.
     pub model: &'a [f32],
-    /// Their text.
+    /// The users' text.
     pub population: &'a dyn Population,
 }
 
@@ -146,7 +146,7 @@ pub enum On<'a> {
         tokens: usize,
         /// It is written anew before each of the first so many epochs.
         cycles: u32,
-        /// From which it follows.
+        /// The seed of the generated text.
         seed: u64,
     },
 }
@@ -154,7 +154,7 @@ pub enum On<'a> {
 /// How a model learns from others.
 #[derive(Debug, Clone, Copy)]
 pub struct Distilling<'a> {
-    /// On which text.
+    /// The text to distill on.
     pub on: On<'a>,
     /// How often it is read; the paper: 6.
     pub epochs: u32,

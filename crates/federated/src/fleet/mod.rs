@@ -86,12 +86,12 @@ impl<R: Fleet, E: Fleet> Fleet for WithEvaluations<R, E> {
     }
 }
 
-/// Which attempt.
+/// The attempt at a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct At<'a> {
     /// Of which releases: [`Phase::stream`].
     pub stream: &'a str,
-    /// At which step of them.
+    /// The step within its stream.
     pub step: u64,
     /// Which round of the run that is; of an evaluation by devices, its step.
     pub round: u64,
@@ -105,7 +105,7 @@ pub struct At<'a> {
 /// What a fleet is asked to do.
 #[derive(Debug, Clone, Copy)]
 pub struct RoundTask<'a> {
-    /// Which attempt.
+    /// The attempt.
     pub at: At<'a>,
     /// What every user is told.
     pub task: Task<'a>,

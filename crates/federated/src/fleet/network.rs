@@ -71,9 +71,9 @@ pub trait Driver {
 pub struct NetworkTask {
     /// The digest of the terms.
     pub digest: TaskDigest,
-    /// Their blob.
+    /// The blob of the terms.
     pub blob: Blob,
-    /// As it is sent.
+    /// The compressed bytes, as they are sent.
     pub packed: Vec<u8>,
     /// Whom it asks, and how many.
     pub asking: Asking,
@@ -86,7 +86,7 @@ pub struct NetworkTask {
 /// What is learned, and how devices read their text for it.
 #[derive(Clone, Copy)]
 pub struct Reads<'a> {
-    /// What is learned.
+    /// The learner.
     pub learner: &'a dyn Learner,
     /// The words.
     pub vocabulary: &'a Vocabulary,

@@ -42,7 +42,7 @@ pub enum ForecastError {
     Rehearsal(#[from] WorkError),
 }
 
-/// What a run would cost.
+/// The forecast cost of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Forecast {
     /// Epsilon over the rounds.
@@ -77,7 +77,7 @@ pub struct Forecast {
 /// What evaluations by devices would cost, and how well they would measure.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeviceEvaluationCost {
-    /// How many there are.
+    /// The number of evaluations.
     pub evaluations: u64,
     /// The report goal of each.
     pub cohort: u64,
@@ -138,7 +138,7 @@ pub struct BudgetEnd {
     pub rounds: u64,
 }
 
-/// By what is kept.
+/// The memory of a run, in bytes, by what uses it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Memory {
     /// Training, all threads together.
@@ -152,7 +152,7 @@ pub struct Memory {
     pub kept_by_users: u64,
     /// Evaluation, all threads together.
     pub evaluation: u64,
-    /// All of it.
+    /// The total.
     pub total: u64,
 }
 
@@ -165,7 +165,7 @@ pub struct Traffic {
     pub up_per_user: u64,
     /// Of all users of a round.
     pub per_round: u64,
-    /// Of all rounds.
+    /// Traffic of all rounds.
     pub total: u64,
     /// How often anybody sends an update.
     pub uploads: u64,
@@ -182,9 +182,9 @@ const fn is_zero(number: &u64) -> bool {
 /// An estimate, measured on a made-up crowd.
 #[derive(Debug, Clone, Serialize)]
 pub struct Time {
-    /// Of the whole run.
+    /// Estimated seconds for the whole run.
     pub estimated_seconds: f64,
-    /// Of a round.
+    /// Estimated seconds per round.
     pub seconds_per_round: f64,
     /// How much of the rounds is training.
     pub training_share: f64,

@@ -26,7 +26,7 @@ use durable::files::{self, FileError};
 pub struct Shown {
     /// The file.
     pub place: PathBuf,
-    /// What it says.
+    /// The head it contains.
     pub head: Head,
 }
 
@@ -53,9 +53,9 @@ pub enum HeadsError {
         place.display()
     )]
     Contradicted {
-        /// Where the head is.
+        /// The file of the head.
         place: PathBuf,
-        /// What differs.
+        /// The contradiction.
         error: Box<LedgerError>,
     },
 }

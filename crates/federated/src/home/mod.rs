@@ -76,7 +76,7 @@ pub enum Log {
 }
 
 impl Log {
-    /// In one word.
+    /// A one-word name for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -111,7 +111,7 @@ pub type WriteState<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 /// The contract: papers, states and models are there whole or not at all, and durable when a call returns; what was replaced is
 /// never seen again.
 pub trait Home {
-    /// What people call it.
+    /// The display name.
     fn name(&self) -> String;
 
     /// A paper; none where there is none.

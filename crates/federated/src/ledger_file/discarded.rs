@@ -13,7 +13,7 @@ use ledger::LedgerError;
 
 use crate::secrets::file::failed;
 
-/// What is being removed.
+/// Vectors being removed in the background.
 #[derive(Debug, Default)]
 pub(super) struct Discarded {
     /// Vectors of entries below this one are gone for whoever asks.

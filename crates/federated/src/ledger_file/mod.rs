@@ -96,7 +96,7 @@ impl Place {
         Arc::new(FileVault::beside(Arc::clone(&self.disk), &self.ledger))
     }
 
-    /// What is kept there.
+    /// The secrets of the ledger.
     #[must_use]
     pub fn secrets(&self) -> Secrets {
         Secrets::new(self.vault())

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{Measured, Measures, Metric};
 use crate::plan::DeviceEvaluations;
 
-/// What devices measured.
+/// Metrics measured by devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByDevices {

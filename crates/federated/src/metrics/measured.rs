@@ -39,7 +39,7 @@ impl Measured {
         Self { measures, values: values.collect() }
     }
 
-    /// Of which learner.
+    /// The learner's metrics.
     #[must_use]
     pub const fn measures(&self) -> &'static Measures {
         self.measures

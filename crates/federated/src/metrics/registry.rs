@@ -47,7 +47,7 @@ static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| METRICS.iter().map(
 
 /// A number of a run. Two are the same if their names are.
 pub struct Metric {
-    /// As files have it.
+    /// Its name in files.
     pub name: &'static str,
     /// In words, within a sentence and on an axis.
     pub label: &'static str,
@@ -55,7 +55,7 @@ pub struct Metric {
     pub column: &'static str,
     /// In TensorBoard; none where it is not shown there.
     pub tag: Option<&'static str>,
-    /// How people read it.
+    /// How it is displayed.
     pub unit: Unit,
     /// Which way is better.
     pub goal: Goal,
@@ -65,11 +65,11 @@ pub struct Metric {
     pub log: bool,
     /// What it is where there is nothing to measure.
     pub absent: Absent,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
 }
 
-/// How a number is read.
+/// How a number is displayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unit {
     /// A share of a whole: people read it in percent.
@@ -212,13 +212,13 @@ impl Metric {
         if self.is_share() { "percent" } else { self.label }
     }
 
-    /// In words, as a title.
+    /// A title for charts.
     #[must_use]
     pub fn title(&self) -> String {
         self.label[..1].to_uppercase() + &self.label[1..]
     }
 
-    /// As a table shows it.
+    /// The value formatted for tables.
     #[must_use]
     pub fn shown(&self, value: f64) -> String {
         self.unit.shown(value)

@@ -58,9 +58,9 @@ use crate::{
 pub struct Setting {
     /// How the parameters of the model lie.
     pub parameters: Layout,
-    /// Whose text it is.
+    /// The data source.
     pub data: DataSource,
-    /// What it was before.
+    /// The starting model.
     pub start: Start,
     /// What was released of the users' text before the run, without privacy: a vocabulary that was counted from it.
     pub non_private: Option<String>,
@@ -85,7 +85,7 @@ pub struct Plan {
     pub parameters: Layout,
     /// What the model is called.
     pub model_name: String,
-    /// What users do.
+    /// How users train locally.
     pub local: LocalPlan,
     /// w_hat: a user with at least so many tokens has weight 1; none for weight 1 for all.
     pub full_weight_tokens: Option<f64>,
@@ -99,7 +99,7 @@ pub struct Plan {
     pub begin_with: Option<u64>,
     /// How long a real device rests after its report, in seconds, if somebody said so.
     pub timer_s: Option<u64>,
-    /// What the server does.
+    /// The server optimizer.
     pub optimizer: OptimizerKind,
     /// How the clip follows a quantile, if it does.
     pub adaptive: Option<AdaptiveClipPlan>,
@@ -141,7 +141,7 @@ impl Devices {
     }
 }
 
-/// How long devices have.
+/// Deadlines of devices.
 fn windows(config: &Config) -> Windows {
     let devices = config.data.devices().cloned().unwrap_or_default();
     let ms = |seconds: f64| libm::round(seconds * 1000.0) as u64;
@@ -211,13 +211,13 @@ impl Plan {
         })
     }
 
-    /// What makes neighbours.
+    /// The adjacency.
     #[must_use]
     pub const fn adjacency(&self) -> Adjacency {
         self.ledger.adjacency
     }
 
-    /// What holds in a round.
+    /// The stage that a round belongs to.
     #[must_use]
     pub fn stage(&self, round: u64) -> &Stage {
         let after = self.stages.partition_point(|s| s.from <= round);

@@ -37,7 +37,7 @@ pub struct Phase {
     pub first: u64,
     /// Its rounds.
     pub rounds: u64,
-    /// Who takes part.
+    /// How users take part.
     pub participation: Participation,
     /// Users of a round.
     pub cohort: u64,
@@ -61,7 +61,7 @@ pub struct Phase {
 /// What a round encodes with, and what its sum is divided by where that is part of the release.
 #[derive(Debug, Clone)]
 pub struct Coding {
-    /// Of the users' vectors.
+    /// The encoding of users' vectors.
     pub encoding: Encoding,
     /// The clipped denominator (rule P10).
     pub quotient: Option<Quotient>,

@@ -23,7 +23,7 @@ use crate::{
     numbers,
 };
 
-/// What leaves devices.
+/// The plan of what devices send.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UploadPlan {
     said: Option<Upload>,
@@ -46,7 +46,7 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// In a sentence.
+    /// Describes it in a sentence.
     #[must_use]
     pub fn words(&self) -> String {
         let Self { uploads, up_bytes, down_bytes } = *self;

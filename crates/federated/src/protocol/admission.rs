@@ -23,7 +23,7 @@ pub trait Admission: Send {
 pub struct ByToken(Vec<u8>);
 
 impl ByToken {
-    /// With this token.
+    /// Admits devices with this token.
     #[must_use]
     pub const fn new(token: Vec<u8>) -> Self {
         Self(token)
@@ -53,7 +53,7 @@ impl Admission for Anybody {
 /// How many devices may enrol in an hour. Each can be one person's, so this bounds how fast somebody who holds the token can become many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EnrolmentLimits {
-    /// In all.
+    /// The limit for all addresses together.
     pub an_hour: u64,
     /// From one address, as the caller tells addresses apart. Those of this machine are not limited by address.
     pub an_hour_by_address: u64,
@@ -106,7 +106,7 @@ impl PlaceKey {
 pub(super) struct Full {
     /// When there is room again, in seconds.
     pub(super) after_s: u64,
-    /// For the device's log.
+    /// A text for the device's log.
     pub(super) words: &'static str,
 }
 

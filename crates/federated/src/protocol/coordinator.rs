@@ -57,7 +57,7 @@ pub enum CoordinatorError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// An attempt.
+    /// A desk failed.
     #[error(transparent)]
     Desk(#[from] DeskError),
     /// A task that is not there.
@@ -65,7 +65,7 @@ pub enum CoordinatorError {
     NoTask,
 }
 
-/// What a report is.
+/// A plain or masked report.
 #[derive(Debug)]
 pub enum Report {
     /// Integers whose bounds were checked.

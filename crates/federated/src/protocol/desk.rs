@@ -46,7 +46,7 @@ pub const MERGE_EVERY_MS: u64 = 2_000;
 /// An attempt is given up when so many reporting windows have passed since its first assignment.
 const WINDOWS: u64 = 3;
 
-/// How long things take.
+/// The time limits of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Windows {
     /// Devices are waited for so long before fewer than wanted are taken, in milliseconds.
@@ -59,7 +59,7 @@ pub struct Windows {
     pub tick_ms: u32,
 }
 
-/// What an attempt is.
+/// The parameters of an attempt.
 #[derive(Debug)]
 pub struct Opening {
     /// The attempt.
@@ -68,9 +68,9 @@ pub struct Opening {
     pub step: u64,
     /// How many reports the sum is of.
     pub goal: u64,
-    /// Who may be given it.
+    /// The limits on participation.
     pub limits: ParticipationLimits,
-    /// How long it may take.
+    /// The time limits.
     pub windows: Windows,
     /// What devices are told of the task.
     pub task: Blob,
@@ -104,7 +104,7 @@ pub enum Closed {
     Failed(FailureReason, Vec<DeviceKey>),
 }
 
-/// How far a device is.
+/// The progress of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// It works, until then.
@@ -125,9 +125,9 @@ pub enum Progress {
 /// A device that was given the task.
 #[derive(Debug)]
 pub struct Place {
-    /// What it speaks with.
+    /// The device's ticket.
     pub ticket: Ticket,
-    /// How far it is.
+    /// The device's progress.
     pub progress: Progress,
     /// Whether anything of its input can have arrived: then it took part, whatever became of it.
     pub touched: bool,
@@ -151,7 +151,7 @@ impl Place {
 /// One attempt, while it is open.
 #[derive(Debug)]
 pub struct Desk {
-    /// What it is.
+    /// The parameters of the attempt.
     pub opening: Opening,
     places: BTreeMap<DeviceKey, Place>,
     tickets: BTreeMap<Ticket, DeviceKey>,
@@ -256,7 +256,7 @@ impl Desk {
         self.opening.model.digest.as_slice().try_into().unwrap_or_default()
     }
 
-    /// Whose ticket it is.
+    /// The device that the ticket belongs to.
     #[must_use]
     pub fn device(&self, ticket: &Ticket) -> Option<DeviceKey> {
         self.tickets.get(ticket).copied()
@@ -273,7 +273,7 @@ impl Desk {
         self.places.keys()
     }
 
-    /// How many they are.
+    /// The number of assigned devices.
     #[must_use]
     pub fn places(&self) -> u64 {
         self.places.len() as u64

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// That it runs.
+    /// The task runs.
     #[default]
     Run,
-    /// That nobody is asked any more once the attempt that devices have is over.
+    /// No new device is asked once the current attempt has ended.
     Pause,
-    /// That it ends now, for good.
+    /// The task ends now, permanently.
     Stop,
 }

@@ -40,11 +40,11 @@ pub struct SecureDesk {
     until: u64,
     /// Since when enough inputs are there for a sum: the others have the time of an answer from then on.
     enough_since: Option<u64>,
-    /// Whose inputs arrived.
+    /// The number of inputs that arrived.
     inputs: u64,
 }
 
-/// Where it stands.
+/// The phase of the secure aggregation.
 enum Phase {
     Before,
     Keys(CollectKeys),
@@ -116,7 +116,7 @@ impl Unmasking {
 pub enum Hears {
     /// A message.
     Message(Vec<u8>),
-    /// Nothing yet.
+    /// No message yet.
     Nothing,
     /// It has dropped out, or has done all that it can.
     NoMore,
@@ -306,6 +306,6 @@ impl SecureDesk {
 enum Advanced {
     /// Another one.
     To(Phase),
-    /// All answers are there.
+    /// All answers have arrived.
     Complete(CollectUnmask),
 }

@@ -60,7 +60,7 @@ pub struct Place(pub [u8; 16]);
 /// How many devices enrolled in one hour.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EnrolledInHour {
-    /// In all.
+    /// The count for all addresses together.
     pub all: u64,
     /// From each address that is known, in the order of their digests.
     pub by_place: Vec<(Place, u64)>,
@@ -88,14 +88,14 @@ pub enum Write {
     Open(AttemptAt),
     /// Devices are about to be given the task. Each joins, and counts as taking part.
     Assign {
-        /// In which attempt.
+        /// The attempt.
         at: AttemptAt,
         /// The devices' keys.
         devices: Vec<DeviceKey>,
     },
     /// A sum takes the place of the one before it, with more reports in it.
     Merge {
-        /// Of which attempt.
+        /// The attempt.
         at: AttemptAt,
         /// The sum of all reports so far, sealed.
         sealed: Vec<u8>,
@@ -118,7 +118,7 @@ pub enum Write {
     },
     /// Keeps the model that devices of a task are given, as [`Write::KeepBlob`] does. The one before it goes, unless another task gives it.
     KeepModel {
-        /// Of which task.
+        /// The task.
         task: TaskDigest,
         /// SHA-256 of its parameters.
         digest: [u8; 32],
@@ -129,7 +129,7 @@ pub enum Write {
     Spoiled(AttemptAt),
     /// A task is over for good: what is known of devices in it goes, with what they were given. The devices stay, for other tasks.
     Forget {
-        /// The task's name.
+        /// The task.
         task: TaskDigest,
     },
 }

@@ -32,7 +32,7 @@ pub const MOST_ATTEMPTS: usize = 3;
 /// What is to be done about an evaluation by devices, now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// Nothing.
+    /// No evaluation is due.
     No,
     /// The model is to be measured; this is the step.
     Step(u64),

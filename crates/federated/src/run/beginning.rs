@@ -43,11 +43,11 @@ pub(super) struct Beginning {
 struct StoreDigests {
     /// Who is in it, in order.
     users: Digest,
-    /// All of it.
+    /// The digest of the whole store.
     content: Digest,
 }
 
-/// What is not as it was.
+/// What has changed since the run began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Changed {
     Nothing,

@@ -14,12 +14,12 @@ use crate::{
     round::Done,
 };
 
-/// How a run is taken up.
+/// How a run is started or resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way<'a> {
-    /// From its first round.
+    /// Starts a new run.
     Begin,
-    /// From where it stands.
+    /// Resumes an existing run.
     Resume,
     /// After the store has changed, for this reason.
     ResumeWithChangedData(&'a str),
@@ -39,11 +39,11 @@ pub enum After {
 pub struct Course<'a> {
     /// Its plan.
     pub plan: &'a Plan,
-    /// What it reads.
+    /// The opened data and models.
     pub opened: &'a Opened,
-    /// Where it lives.
+    /// The run's folder.
     pub folder: &'a Path,
-    /// How it is taken up.
+    /// How the run is started or resumed.
     pub way: Way<'a>,
     /// What becomes of its ledger.
     pub after: After,
@@ -52,7 +52,7 @@ pub struct Course<'a> {
 /// Where a run that was driven stands.
 #[derive(Debug)]
 pub enum Driven {
-    /// At its end.
+    /// The run has ended.
     Over(Box<Ending>),
     /// Somebody wanted to stop: it can go on, and nothing is lost.
     Stopped {

@@ -89,7 +89,7 @@ use privacy::{
 /// Why a run is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Over {
-    /// All rounds are done.
+    /// All planned rounds are done.
     Done,
     /// The next round would cost more than the budget.
     Budget(String),
@@ -600,7 +600,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         Ok(self.home.remove_paper(Paper::PartOfASweep)?)
     }
 
-    /// Where it stands.
+    /// The current state.
     #[must_use]
     pub const fn state(&self) -> &State {
         self.rounds.state()

@@ -56,7 +56,7 @@ pub struct Opened {
     general: Option<GeneralText>,
 }
 
-/// Whose text.
+/// The users' text that a run trains on.
 enum Text {
     Crowd {
         plan: SynthPlan,
@@ -145,7 +145,7 @@ impl Opened {
         self.prompts.as_deref()
     }
 
-    /// What a plan must know.
+    /// The facts that a plan needs.
     #[must_use]
     pub fn setting(&self) -> Setting {
         let non_private = match &self.text {
@@ -217,7 +217,7 @@ impl Opened {
         &self.first
     }
 
-    /// What is learned.
+    /// The learner.
     #[must_use]
     pub fn learner(&self) -> &dyn Learner {
         self.learner.as_ref()

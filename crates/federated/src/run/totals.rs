@@ -40,7 +40,7 @@ impl Totals {
         Ok(totals)
     }
 
-    /// One round more.
+    /// Adds a round.
     pub(super) const fn add(&mut self, seen: &Diagnostics) {
         self.count(seen.users, seen.tokens, seen.not_finite);
     }

@@ -21,7 +21,7 @@ use super::vault::{SecretName, Vault};
 pub struct FileVault {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
-    /// What names begin with.
+    /// The prefix of file names.
     prefix: OsString,
 }
 

@@ -76,7 +76,7 @@ struct KeptRoundKey {
 }
 
 impl Secrets {
-    /// Those in a vault.
+    /// The secrets in a vault.
     #[must_use]
     pub fn new(vault: Arc<dyn Vault>) -> Self {
         Self { vault }

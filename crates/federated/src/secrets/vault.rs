@@ -33,7 +33,7 @@ pub enum SecretName {
 }
 
 impl SecretName {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 11] = [
         Self::SigningKey,
         Self::PseudonymKey,
@@ -48,7 +48,7 @@ impl SecretName {
         Self::Closing,
     ];
 
-    /// In one word.
+    /// A one-word name for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

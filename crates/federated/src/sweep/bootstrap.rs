@@ -38,7 +38,7 @@ pub struct Estimate {
     /// The upper end.
     #[serde(serialize_with = "number")]
     pub high: f64,
-    /// How many values.
+    /// The number of values.
     pub seeds: usize,
     /// What `low` and `high` are.
     pub spread: Spread,

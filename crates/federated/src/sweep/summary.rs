@@ -9,7 +9,7 @@ use crate::{
 /// The runs of one combination of settings, one for each seed.
 #[derive(Debug, Clone)]
 pub struct Runs {
-    /// What people call it.
+    /// The display name.
     pub name: String,
     /// What it sets, as `key=value`.
     pub set: Vec<String>,

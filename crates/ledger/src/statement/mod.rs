@@ -206,7 +206,7 @@ impl Statement {
         })
     }
 
-    /// For people.
+    /// The statement as Markdown.
     #[must_use]
     pub fn to_markdown(&self) -> String {
         markdown::write(self)

@@ -9,7 +9,7 @@ use crate::tokenizer::Rules;
 /// made by the ledger, not by the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Guarantee {
-    /// Nothing, and why.
+    /// No guarantee, and the reason.
     None {
         /// For example that all text was public.
         why: String,

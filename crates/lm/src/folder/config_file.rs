@@ -12,7 +12,7 @@ use crate::{
     tokenizer::Rules,
 };
 
-/// As it is written.
+/// The contents of `config.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ConfigFile {
@@ -34,7 +34,7 @@ pub(super) enum Architecture {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LearnedConfig {
-    /// Which learner.
+    /// The learner's name.
     pub learner: String,
     /// Entries of the vocabulary that its words are from.
     pub vocabulary: usize,

@@ -26,7 +26,7 @@ pub(crate) struct Left<'a> {
     pub(crate) column: usize,
 }
 
-/// What becomes of C.
+/// How the product is written to C.
 #[derive(Clone, Copy)]
 pub(crate) enum Into {
     /// C = A B.

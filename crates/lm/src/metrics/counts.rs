@@ -64,7 +64,7 @@ impl Nats {
 /// What happened at targets of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// How many there were.
+    /// The number of targets.
     pub targets: u64,
     /// At how many the truth was in each list of [`TOPS`].
     pub hits: [u64; TOPS.len()],

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What is predicted.
+/// What a model predicts: words or characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Token {
@@ -97,7 +97,7 @@ pub enum DropoutKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
-    /// What is predicted.
+    /// Words or characters.
     pub token: Token,
     /// Entries of the vocabulary, BOS, EOS and UNK among them.
     pub vocabulary: usize,
@@ -136,11 +136,11 @@ pub enum ConfigError {
     /// A size of zero, or beyond what memory holds.
     #[error("{field} must be from 1 to {most}, got {got}")]
     Size {
-        /// Which size.
+        /// The name of the size.
         field: &'static str,
         /// The largest.
         most: usize,
-        /// What was refused.
+        /// The refused value.
         got: usize,
     },
     /// Tied embeddings need the output to have the embedding's size.
@@ -160,9 +160,9 @@ pub enum ConfigError {
     /// No such preset.
     #[error("no model is called {name:?}; choose one of {known}")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
 }

@@ -16,7 +16,7 @@ const MOST_PARAMETERS: usize = 1 << 28;
 pub struct Parameter {
     /// Its name, as in model files.
     pub name: String,
-    /// What it is for.
+    /// The role of the parameter.
     pub role: Role,
     /// Rows; 1 for a bias.
     pub rows: usize,

@@ -31,7 +31,7 @@ pub trait Real:
 {
     /// The nearest float.
     fn of(value: f64) -> Self;
-    /// As a 64-bit float.
+    /// Converts to a 64-bit float.
     fn to_f64(self) -> f64;
     /// The exponential.
     fn exp(self) -> Self;

@@ -155,17 +155,17 @@ pub enum AccountError {
     /// The accountant does not know an event.
     #[error("the {accountant} accountant does not support {event}: {advice}")]
     Unsupported {
-        /// Who was asked.
+        /// The accountant that was asked.
         accountant: AccountantKind,
-        /// What it does not know.
+        /// The unsupported event.
         event: &'static str,
-        /// What to do.
+        /// Advice on what to use instead.
         advice: &'static str,
     },
     /// Losses too far apart for a lattice: very little noise, or a delta so large that epsilon is next to nothing.
     #[error("the {accountant} accountant cannot discretize privacy losses this far apart; use rdp or best")]
     NoLattice {
-        /// Who was asked.
+        /// The accountant that was asked.
         accountant: AccountantKind,
     },
     /// No analysis for groups is known.
@@ -177,7 +177,7 @@ pub enum AccountError {
     /// A group of nobody, or a crowd.
     #[error("a group must have between 1 and 64 members, got {got}")]
     Group {
-        /// What was asked for.
+        /// The requested value.
         got: u32,
     },
 }

@@ -22,7 +22,7 @@ const FEWEST: usize = 20;
 pub struct Exposure {
     /// 1 for the most likely, among the canary and all references.
     pub rank: usize,
-    /// By rank.
+    /// Exposure by rank.
     pub by_rank: f64,
     /// By a skew normal distribution.
     pub by_estimate: f64,

@@ -35,11 +35,11 @@ pub enum AuditError {
     /// A number outside its range.
     #[error("{what} must be {range}, got {got}")]
     OutOfRange {
-        /// Which number.
+        /// The name of the number.
         what: &'static str,
         /// The range in words.
         range: &'static str,
-        /// What arrived.
+        /// The value received.
         got: f64,
     },
     /// Too little to say anything about.
@@ -47,15 +47,15 @@ pub enum AuditError {
     TooFew {
         /// What there is too little of.
         what: &'static str,
-        /// How many are needed.
+        /// The number needed.
         least: usize,
-        /// How many there are.
+        /// The number found.
         got: usize,
     },
     /// A score that is no number.
     #[error("{what} number {index} is not a number: the run or the model is damaged")]
     NotFinite {
-        /// What it is a score of.
+        /// What was scored.
         what: &'static str,
         /// Which one, counted from 0.
         index: usize,
@@ -86,7 +86,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// In a sentence.
+    /// Describes it in a sentence.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {

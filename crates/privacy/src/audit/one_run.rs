@@ -66,7 +66,7 @@ pub struct Guesses {
     pub sides: Sides,
     /// Guesses.
     pub made: u64,
-    /// Right ones.
+    /// The number of correct guesses.
     pub correct: u64,
 }
 
@@ -169,7 +169,7 @@ pub fn is_refuted(guarantee: &TradeOff, guesses: &Guesses, tau: f64) -> bool {
     false
 }
 
-/// What one run shows.
+/// The result of auditing one run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OneRun {
     /// The guesses.

@@ -33,7 +33,7 @@ pub enum TradeOff {
 }
 
 impl TradeOff {
-    /// One (epsilon, delta).
+    /// The trade-off function of one (epsilon, delta) pair.
     #[must_use]
     pub fn pair(epsilon: f64, delta: f64) -> Self {
         Self::Pairs(vec![(epsilon, delta)])

@@ -31,13 +31,13 @@ pub const TREE: &Design = &tree::TREE;
 
 /// Correlated noise of a kind.
 pub struct Design {
-    /// In settings and flags.
+    /// Its name in settings and flags.
     pub name: &'static str,
     /// In the statement of a guarantee.
     pub title: &'static str,
-    /// In a sentence.
+    /// A short name for sentences.
     pub short: &'static str,
-    /// In a line of help.
+    /// A description for help texts.
     pub about: &'static str,
     /// How large its matrix is, where somebody has to say.
     pub size: Option<Size>,
@@ -54,11 +54,11 @@ pub struct Design {
 /// How large a matrix is.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
-    /// What is counted.
+    /// Bands or buffers.
     pub of: SizeOf,
     /// What is taken by default; none where it must be said.
     pub default: Option<usize>,
-    /// An example.
+    /// A usual number, as an example.
     pub usual: usize,
     /// What to take, for whoever asks.
     pub advice: &'static str,
@@ -76,10 +76,10 @@ pub enum SizeOf {
 }
 
 impl SizeOf {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 2] = [Self::Bands, Self::Buffers];
 
-    /// In settings and flags.
+    /// Its name in settings and flags.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -34,9 +34,9 @@ pub enum SegmentKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayoutSegment {
-    /// What it holds.
+    /// The kind of segment.
     pub kind: SegmentKind,
-    /// How many coordinates.
+    /// The number of coordinates.
     pub len: usize,
     /// The largest squared L2 norm of one user's part, in squared grid steps; of a quotient, which has no such parts, the
     /// square of how far one user more or less can move it.
@@ -103,7 +103,7 @@ impl Layout {
         None
     }
 
-    /// All coordinates.
+    /// The number of coordinates of all segments.
     #[must_use]
     pub fn len(&self) -> usize {
         self.segments.iter().map(|s| s.len).sum()

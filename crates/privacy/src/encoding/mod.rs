@@ -83,9 +83,9 @@ pub enum EncodingError {
     /// A vector of the wrong length.
     #[error("expected {expected} coordinates, got {got}")]
     Length {
-        /// What the encoding has.
+        /// The length of the encoding.
         expected: usize,
-        /// What arrived.
+        /// The value received.
         got: usize,
     },
     /// A vector of the wrong number of bytes.
@@ -93,7 +93,7 @@ pub enum EncodingError {
     Bytes {
         /// What the vector of the encoding has.
         expected: usize,
-        /// What arrived.
+        /// The value received.
         got: usize,
     },
     /// An update that was clipped to another norm than the encoding's.
@@ -107,7 +107,7 @@ pub enum EncodingError {
     /// Values that no honest user sends.
     #[error("the {segment:?} segment exceeds its bound: {problem}")]
     Bound {
-        /// Which segment.
+        /// The segment.
         segment: SegmentKind,
         /// What is wrong.
         problem: String,
@@ -142,7 +142,7 @@ pub enum EncodingError {
     /// A number that is no residue.
     #[error("{got} is not a residue of {bits} bits")]
     Residue {
-        /// What arrived.
+        /// The value received.
         got: u32,
         /// Bits of the modulus.
         bits: u32,
@@ -150,7 +150,7 @@ pub enum EncodingError {
     /// Fewer or more users than a sum may be of.
     #[error("the sum has {got} users, expected from {least} to {most}")]
     Survivors {
-        /// Of how many it is.
+        /// The number of survivors given.
         got: u64,
         /// The fewest whose noise is enough.
         least: u64,
@@ -318,7 +318,7 @@ impl Encoding {
         Self { clip, id: id_of(&self.plan, clip, &self.layout), ..self.clone() }
     }
 
-    /// What the vector holds.
+    /// The segments of the vector.
     #[must_use]
     pub const fn layout(&self) -> &Layout {
         &self.layout
@@ -354,7 +354,7 @@ impl Encoding {
         self.clip.get() / grid_norm(self.plan.grid_bits)
     }
 
-    /// What is in the vector.
+    /// The plan of the vector.
     #[must_use]
     pub const fn plan(&self) -> &VectorPlan {
         &self.plan

@@ -112,7 +112,7 @@ impl Segment {
 pub enum PrivacyEvent {
     /// Something was computed from users' data and released without privacy. Costs infinity.
     NonPrivate {
-        /// What it was.
+        /// A description of what was released.
         what: String,
     },
     /// One release of a vector plus Gaussian noise, every user taking part.
@@ -195,9 +195,9 @@ pub enum PrivacyEvent {
     },
     /// The same event, independently, many times.
     Repeat {
-        /// How many times.
+        /// The number of repetitions.
         times: u64,
-        /// What was repeated.
+        /// The repeated event.
         event: Box<PrivacyEvent>,
     },
     /// Several events, each possibly chosen by looking at the releases before it.
@@ -223,9 +223,9 @@ pub enum EventError {
     Adjacency {
         /// The event.
         event: &'static str,
-        /// What it was given.
+        /// The adjacency given.
         adjacency: Adjacency,
-        /// What it needs.
+        /// The adjacency or participation that is needed.
         needs: &'static str,
     },
     /// A participation that the event's analysis does not cover.
@@ -233,7 +233,7 @@ pub enum EventError {
     ParticipationKind {
         /// The event.
         event: &'static str,
-        /// What it needs.
+        /// The adjacency or participation that is needed.
         needs: &'static str,
     },
     /// The participation contradicts itself.

@@ -61,9 +61,9 @@ pub enum MechanismError {
     /// More noise than a mechanism can store.
     #[error("the noise parameter {sigma} exceeds this mechanism's limit of {most}; use fewer grid_bits")]
     TooMuchNoise {
-        /// What was asked for.
+        /// The requested sigma.
         sigma: u64,
-        /// What it can hold.
+        /// The largest sigma supported.
         most: u64,
     },
     /// Coefficients that are not on the lattice (rule P4).
@@ -78,15 +78,15 @@ pub enum MechanismError {
     /// Coefficients that add up to more than the arithmetic holds.
     #[error("the coefficients add up to {sum}, more than {most}")]
     Coefficients {
-        /// What they add up to.
+        /// The sum of the coefficients.
         sum: f64,
-        /// What is held.
+        /// The largest sum supported.
         most: f64,
     },
     /// A tree is completed to a power of two.
     #[error("a tree can only be completed to a power of two, not to {size} rounds")]
     Completion {
-        /// What was asked for.
+        /// The requested size.
         size: u64,
     },
     /// Within a segment clip and rotation are constant (rule P7): what correlated noise adds now is to cancel what it
@@ -134,7 +134,7 @@ pub enum MechanismError {
     /// All planned steps have been released.
     #[error("all {rounds} planned rounds have been released")]
     Finished {
-        /// How many there were.
+        /// The number of rounds.
         rounds: u64,
     },
     /// Keys of other randomness than the plan's.
@@ -166,9 +166,9 @@ pub enum MechanismError {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Correlation {
-    /// Not at all.
+    /// Independent noise.
     Independent,
-    /// By a strategy matrix.
+    /// Noise correlated by a strategy matrix.
     Matrix(NoiseMatrix),
 }
 
@@ -178,9 +178,9 @@ pub enum Correlation {
 pub struct MechanismPlan {
     /// Which of the run's mechanisms this is: two never share noise.
     pub stream: u64,
-    /// What makes neighbours.
+    /// The adjacency.
     pub adjacency: Adjacency,
-    /// Who takes part.
+    /// How users take part.
     pub participation: Participation,
     /// How noise is correlated.
     pub correlation: Correlation,
@@ -192,7 +192,7 @@ pub struct MechanismPlan {
 }
 
 impl MechanismPlan {
-    /// All rounds.
+    /// The number of rounds.
     #[must_use]
     pub fn rounds(&self) -> u64 {
         self.segments.iter().map(|s| s.rounds).sum()
@@ -473,7 +473,7 @@ impl Mechanism {
         Self::at(plan, layout, randomness, position)
     }
 
-    /// Where it stands.
+    /// The position of the next step.
     #[must_use]
     pub const fn position(&self) -> Position {
         self.position

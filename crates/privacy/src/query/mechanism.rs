@@ -37,7 +37,7 @@ impl Mechanism {
         sampled.chain(DESIGNS.into_iter().map(Self::Correlated)).chain(others)
     }
 
-    /// In a line of help.
+    /// A description for help texts.
     #[must_use]
     pub fn about(self) -> String {
         let about = match self {

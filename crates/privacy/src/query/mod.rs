@@ -28,7 +28,7 @@ pub enum QueryError {
     Missing {
         /// The field, in snake case.
         field: &'static str,
-        /// What needs it.
+        /// Why the field is needed.
         why: String,
     },
     /// A field that has no meaning here.
@@ -52,15 +52,15 @@ pub enum QueryError {
     Illegal {
         /// The field, in snake case.
         field: &'static str,
-        /// What it must be.
+        /// What is required instead.
         problem: String,
     },
-    /// An event of a list.
+    /// An error in one event of a list.
     #[error("event {number}: {error}")]
     Event {
-        /// Which, from 1.
+        /// The number of the event, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// The underlying error.
         error: Box<QueryError>,
     },
     /// Nothing happened, so that nothing can be published about it.
@@ -100,7 +100,7 @@ pub struct Query {
     pub accountant: Option<AccountantKind>,
     /// The probability that a user takes part in a round, or of a population and a cohort.
     pub sampling_rate: Option<f64>,
-    /// All users.
+    /// The number of users in the population.
     pub population: Option<u64>,
     /// Users in a round (on average, for poisson).
     pub cohort: Option<u64>,

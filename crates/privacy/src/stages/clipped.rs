@@ -94,7 +94,7 @@ pub enum ClipRuleError {
     Length {
         /// What the layers add up to.
         expected: usize,
-        /// What the update has.
+        /// The length of the update.
         got: usize,
     },
 }

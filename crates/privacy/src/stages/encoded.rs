@@ -58,7 +58,7 @@ impl Encoded {
         self.bytes_in(0..self.bytes())
     }
 
-    /// How many they are.
+    /// The number of bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.packing.bytes()
@@ -95,7 +95,7 @@ impl Drop for Encoded {
 pub struct Spare(Vec<i32>);
 
 impl Spare {
-    /// How many bytes it is.
+    /// Its size in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.0.capacity() * size_of::<i32>()

@@ -91,7 +91,7 @@ impl Sum {
         Ok(sum)
     }
 
-    /// What a seal is over.
+    /// The associated data of the seal.
     fn context(&self, bound_to: &[u8]) -> Vec<u8> {
         [b"keyhush sum v1\0", &self.id.as_bytes()[..], bound_to].concat()
     }

@@ -18,11 +18,11 @@ use crate::markup::{escaped, shown};
 /// A line chart.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Chart {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// What runs to the right.
     pub x_label: String,
-    /// What runs upwards.
+    /// The label of the vertical axis.
     pub y_label: String,
     /// A logarithmic axis to the right; points that are not positive are left out.
     pub log_x: bool,
@@ -42,7 +42,7 @@ pub struct Chart {
 pub struct Series {
     /// What the legend says; a chart with one line has none.
     pub name: String,
-    /// From left to right.
+    /// The points, from left to right.
     pub points: Vec<(f64, f64)>,
     /// A thin second line behind it, such as its mean over several points.
     pub faint: Option<Vec<(f64, f64)>>,
@@ -73,15 +73,15 @@ impl Series {
 /// Why a chart could not be drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum ChartError {
-    /// No room.
+    /// The chart is too small.
     #[error(
         "a chart of {width} by {height} pixels has no room for its labels; \
          give {LEAST_WIDTH} by {LEAST_HEIGHT} to {MOST} by {MOST}"
     )]
     Size {
-        /// In pixels.
+        /// Width in pixels.
         width: u32,
-        /// In pixels.
+        /// Height in pixels.
         height: u32,
     },
     /// The drawing itself failed.

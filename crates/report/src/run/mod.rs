@@ -49,7 +49,7 @@ pub fn write(folder: &Path) -> Result<(), ReportError> {
     Ok(files::write(&folder.join(REPORT_FILE), html.as_bytes())?)
 }
 
-/// What a report shows.
+/// The contents of a report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report<'a> {
     /// The name of the run.
@@ -78,7 +78,7 @@ pub struct Report<'a> {
     pub failed: &'a [Failed],
     /// What its canaries show, where it has some and is over.
     pub audit: Option<&'a Shown>,
-    /// What it took.
+    /// The run's cost.
     pub cost: Cost,
     /// Its privacy statement, as Markdown.
     pub statement: String,
@@ -123,7 +123,7 @@ struct Page<'a> {
     ledger_head: &'a str,
 }
 
-/// What canaries show.
+/// The result of the audit with canaries.
 struct Audited {
     words: String,
     picture: Markup,
@@ -133,7 +133,7 @@ struct Audited {
 /// A number that people look for first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Tile {
-    /// What it is.
+    /// The name of the number.
     pub name: String,
     /// The number, as people read it.
     pub value: String,

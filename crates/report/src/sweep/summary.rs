@@ -15,7 +15,7 @@ pub struct Summary {
     pub ends: Vec<(&'static Metric, Estimate)>,
     /// What one run alone cost, or would have cost with secret noise.
     pub epsilon: Estimate,
-    /// Which of the two.
+    /// Whether it is a simulation.
     pub is_simulation: bool,
 }
 

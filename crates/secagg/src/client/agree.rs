@@ -26,7 +26,7 @@ pub(super) struct Agreement {
     pub(super) committee: Vec<[u8; 32]>,
     /// Of a member of the committee: its own.
     pub(super) signing_key: Option<SigningKey>,
-    /// What it has signed.
+    /// The digest it has signed, if any.
     pub(super) signed: Option<[u8; 32]>,
 }
 

@@ -61,9 +61,9 @@ pub enum ClientError {
     /// More clients than the modulus is for.
     #[error("there are {got} clients, but the offer allows at most {most}")]
     TooManyClients {
-        /// How many there are.
+        /// The number found.
         got: u32,
-        /// How many there may be.
+        /// The largest number allowed.
         most: u32,
     },
     /// The coin is not the one that the server committed to.
@@ -78,9 +78,9 @@ pub enum ClientError {
     /// Evidence of our own that nobody would take.
     #[error("our evidence has {got} bytes, but the offer allows at most {most}")]
     LongEvidence {
-        /// How long it is.
+        /// The actual length.
         got: usize,
-        /// How long it may be.
+        /// The largest length allowed.
         most: usize,
     },
     /// Nobody attests this device's keys.
@@ -89,9 +89,9 @@ pub enum ClientError {
     /// A list that is not as long as it must be.
     #[error("expected a list of {expected} items, got {got}")]
     Count {
-        /// How many there are.
+        /// The number expected.
         expected: usize,
-        /// How many came.
+        /// The number received.
         got: usize,
     },
     /// A neighbour that the directory does not have there.
@@ -136,7 +136,7 @@ pub enum ClientError {
     /// Too few of the committee have signed the view.
     #[error("{got} committee members have signed the server's view, but {needed} are needed")]
     NotAgreed {
-        /// How many have.
+        /// The number of valid signatures.
         got: usize,
         /// The quorum.
         needed: usize,
@@ -144,7 +144,7 @@ pub enum ClientError {
     /// So few neighbours that a sum could be of too few.
     #[error("{got} neighbours are left, but {needed} are needed")]
     TooFew {
-        /// How many are left.
+        /// The number of clients left.
         got: usize,
         /// The threshold.
         needed: usize,
@@ -160,9 +160,9 @@ pub enum ClientError {
     /// A coordinate that the modulus has no room for.
     #[error("a coordinate is {got}, but at most {most} is allowed")]
     Range {
-        /// What it is.
+        /// The refused value.
         got: u32,
-        /// What it may be.
+        /// The largest value allowed.
         most: u32,
     },
     /// No secrets can be drawn.

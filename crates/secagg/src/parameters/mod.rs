@@ -130,7 +130,7 @@ pub struct Assumptions {
     pub security_bits: u32,
     /// eta: a round whose drop-outs are within the bound fails with a chance of at most 2^-eta.
     pub failure_bits: u32,
-    /// What the server does.
+    /// The adversary class of the server.
     pub adversary: Adversary,
 }
 

@@ -39,7 +39,7 @@ pub trait Spool {
     fn read(&mut self, from: usize, buffer: &mut [u8]) -> Result<(), SpoolError>;
 }
 
-/// In memory.
+/// A spool in memory.
 impl Spool for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) -> Result<(), SpoolError> {
         self.extend_from_slice(bytes);
@@ -159,7 +159,7 @@ impl Accumulator {
         Self { session, shape, lanes, inputs: BTreeMap::new(), spoiled: false }
     }
 
-    /// One that was saved.
+    /// Restores a saved accumulator.
     pub(super) fn restored(session: SessionId, shape: Shape, lanes: Vec<u32>, inputs: BTreeMap<u32, Vec<u32>>) -> Self {
         Self { session, shape, lanes: Zeroizing::new(lanes), inputs, spoiled: false }
     }

@@ -22,7 +22,7 @@ pub(super) struct Summed {
 }
 
 impl Summed {
-    /// Whose inputs arrived.
+    /// The clients whose inputs arrived.
     pub(super) fn survivors(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.round.clients().filter(|(_, at)| self.fates.is_alive(*at)).map(|(client, _)| client)
     }
@@ -99,7 +99,7 @@ impl CollectAgreement {
         Ok(())
     }
 
-    /// How many have signed.
+    /// The number of signatures received.
     #[must_use]
     pub fn arrived(&self) -> usize {
         self.signatures.len()

@@ -81,7 +81,7 @@ impl CollectKeys {
         &self.offer
     }
 
-    /// How many have come.
+    /// The number of clients that have advertised keys.
     #[must_use]
     pub fn arrived(&self) -> usize {
         self.members.len()

@@ -81,9 +81,9 @@ pub enum Refusal {
     /// A list that is not as long as the neighbourhood.
     #[error("expected {expected} neighbours, got {got}")]
     Count {
-        /// How many there are.
+        /// The number expected.
         expected: usize,
-        /// How many came.
+        /// The number received.
         got: usize,
     },
     /// A complaint about somebody who sent nothing.
@@ -94,7 +94,7 @@ pub enum Refusal {
     Length {
         /// The offer's.
         expected: usize,
-        /// What came.
+        /// The value received.
         got: usize,
     },
     /// A vector that cannot be spooled or read again.
@@ -135,15 +135,15 @@ pub enum RoundFailure {
     /// So few clients that no graph keeps their secrets.
     #[error(transparent)]
     Parameters(#[from] ParameterError),
-    /// No coin can be drawn.
+    /// The coin cannot be drawn.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
     /// Below what the offer says that a sum is opened for.
     #[error("{got} clients are left, but no sum of fewer than {needed} is opened; select more clients, or wait longer")]
     TooFew {
-        /// How many are left.
+        /// The number of clients left.
         got: usize,
-        /// How many it takes.
+        /// The number needed.
         needed: usize,
     },
     /// A mask that cannot be taken off: too few of those who hold shares of it are left.
@@ -151,7 +151,7 @@ pub enum RoundFailure {
         "{got} shares of {client}'s secret are left, but {needed} are needed; more clients dropped out than planned"
     )]
     OutOfReach {
-        /// Whose mask.
+        /// The client whose mask it is.
         client: ClientId,
         /// How many shares there are.
         got: usize,
@@ -163,7 +163,7 @@ pub enum RoundFailure {
         "{got} committee members are left to sign who dropped out, but {needed} are needed; more clients dropped out than planned"
     )]
     NotAgreed {
-        /// How many there are.
+        /// The number found.
         got: usize,
         /// The quorum.
         needed: usize,
@@ -174,7 +174,7 @@ pub enum RoundFailure {
         "{client}'s secret cannot be reconstructed: it was dealt incorrectly, or too many shares are wrong; this does not prove who lied"
     )]
     Dealt {
-        /// Whose mask.
+        /// The client whose mask it is.
         client: ClientId,
     },
     /// Whoever was to do the arithmetic did not.

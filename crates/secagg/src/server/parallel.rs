@@ -14,7 +14,7 @@ pub trait Parallel {
     fn run(&self, jobs: Vec<Job<'_>>);
 }
 
-/// One after the other.
+/// Runs jobs one after the other.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Serial;
 

@@ -72,7 +72,7 @@ impl CollectShares {
         Ok(())
     }
 
-    /// How many have shared.
+    /// The number of clients that have shared.
     #[must_use]
     pub fn arrived(&self) -> usize {
         self.dealt.iter().flatten().count()

@@ -21,13 +21,13 @@ use crate::{
 /// A wrong share, and who sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrongShare {
-    /// Who sent it.
+    /// The client that sent it.
     pub holder: ClientId,
-    /// Of whose secret.
+    /// The client whose secret was shared.
     pub dealer: ClientId,
 }
 
-/// What a round came to.
+/// The outcome of a round.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// The sum of the survivors' inputs, mod 2^b.

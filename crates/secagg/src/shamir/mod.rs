@@ -35,12 +35,12 @@ type Limbs = [Element; LIMBS];
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ShamirError {
-    /// No such threshold.
+    /// The threshold is out of range.
     #[error("the threshold must be from 1 to the number of shares, {holders}; got {threshold}")]
     Threshold {
         /// The shares that are to be enough.
         threshold: usize,
-        /// All shares.
+        /// The number of shares.
         holders: usize,
     },
     /// Below the threshold.

@@ -26,9 +26,9 @@ const LOOK: Duration = Duration::from_secs(1);
 pub enum Piece {
     /// Bytes; never more, all together, than a chunk has.
     Bytes(Bytes),
-    /// Nothing yet.
+    /// No bytes have arrived for a while.
     Nothing,
-    /// Its end.
+    /// The end of the chunk.
     End,
     /// It broke off: it came too slowly, or whoever sent it is gone. What is to be said of that is said by the routes.
     Broken,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What a server bears.
+/// The limits of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The most connections at a time. Where the system lets the process have fewer files, fewer.

@@ -59,7 +59,7 @@ pub enum HttpError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// It would speak without TLS to other machines.
@@ -67,17 +67,17 @@ pub enum HttpError {
         "plain HTTP is only allowed on loopback addresses, but {address} can be reached from other machines; use --certificate and --key, or listen on 127.0.0.1"
     )]
     PlainElsewhere {
-        /// Where it would listen.
+        /// The refused address.
         address: SocketAddr,
     },
     /// A file of certificates or of a key cannot be used.
     #[error("cannot read {what} from {}: {error}", path.display())]
     Pem {
-        /// What it should hold.
+        /// The kind of PEM file.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The underlying error.
         error: rustls::pki_types::pem::Error,
     },
     /// The key is not that of the certificate, or neither is one that can be used.

@@ -30,7 +30,7 @@ const ASKS_AGAIN_S: HeaderValue = HeaderValue::from_static("7200");
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin(HeaderValue);
 
-/// No origin.
+/// Not a valid origin.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{text:?} is no origin: write the scheme, the name and the port, if it is not the usual one, in lower case and nothing after them, such as https://example.org"
@@ -73,7 +73,7 @@ impl FromStr for Origin {
 pub struct Origins(Vec<Origin>);
 
 impl Origins {
-    /// These.
+    /// Allows these origins.
     #[must_use]
     pub const fn new(origins: Vec<Origin>) -> Self {
         Self(origins)

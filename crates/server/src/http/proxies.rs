@@ -28,7 +28,7 @@ pub struct Network {
     bits: u8,
 }
 
-/// No network.
+/// Not a valid network.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{text:?} is neither an address nor a network such as 10.0.0.0/8")]
 pub struct NoNetwork {
@@ -71,7 +71,7 @@ impl Network {
 pub struct Proxies(Vec<Network>);
 
 impl Proxies {
-    /// These.
+    /// Trusts these networks.
     #[must_use]
     pub const fn new(networks: Vec<Network>) -> Self {
         Self(networks)

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 use super::HttpError;
 
-/// How a server speaks.
+/// TLS or plain HTTP.
 #[derive(Debug, Clone)]
 pub enum Transport {
     /// TLS, and nothing else.
@@ -126,7 +126,7 @@ fn fits(path: &Path, names: &[String]) -> Result<(), HttpError> {
     }
 }
 
-/// At least one.
+/// Reads at least one certificate.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, HttpError> {
     let failed = |error| HttpError::Pem { what: "certificates", path: path.to_owned(), error };
     let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(failed)?;

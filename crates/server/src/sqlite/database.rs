@@ -116,7 +116,7 @@ impl Database {
         Ok(looked().map_err(failed("look at", &place))?)
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

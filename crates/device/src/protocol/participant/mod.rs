@@ -83,13 +83,13 @@ const MOST_NOTES: usize = 64;
 pub struct Settings {
     /// Its key.
     pub key: SigningKey,
-    /// What lets it in.
+    /// The enrolment token.
     pub token: Vec<u8>,
     /// What its maker says of it.
     pub attestation: Vec<u8>,
     /// The one server that it speaks to; whichever answers by default.
     pub realm: Option<Realm>,
-    /// What it refuses.
+    /// The device's policy.
     pub policy: Policy,
     /// How much it gives, over all tasks.
     pub limits: Limits,
@@ -126,7 +126,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// What is fetched.
+/// The kind of blob to download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// A task.
@@ -144,7 +144,7 @@ pub enum Do {
     Say(Vec<u8>),
     /// Get bytes that never change.
     Fetch {
-        /// Of what.
+        /// The kind of blob.
         what: What,
         /// The object to fetch.
         wanted: Wanted,
@@ -155,21 +155,21 @@ pub enum Do {
     Train(Box<Work>),
     /// Send a chunk of a report.
     Send {
-        /// Of which assignment.
+        /// The ticket of the assignment.
         ticket: Ticket,
-        /// Where it begins.
+        /// The offset of its first byte.
         offset: u64,
         /// The bytes of the chunk.
         chunk: Vec<u8>,
     },
-    /// Nothing, until then.
+    /// Sleep until the given time.
     Sleep {
         /// On the clock that never goes back.
         until_ms: u64,
     },
 }
 
-/// What came of it.
+/// The outcome of an action.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The bytes of an answer.
@@ -206,16 +206,16 @@ pub enum Note {
     Gave {
         /// The step.
         step: u64,
-        /// What it is.
+        /// Training or evaluation.
         purpose: Purpose,
     },
-    /// Its part counts.
+    /// Its report counts.
     Thanked {
         /// The step.
         step: u64,
         /// It is not needed before this one.
         eligible_from: u64,
-        /// What it gave.
+        /// Training or evaluation.
         purpose: Purpose,
     },
     /// It refused.
@@ -237,7 +237,7 @@ pub enum Note {
         /// The step.
         step: u64,
     },
-    /// No answer.
+    /// The request got no answer.
     Broken,
     /// An answer that is none to what was said.
     Strange(&'static str),
@@ -412,13 +412,13 @@ impl<S: Store> Participant<S> {
         matches!(&self.state, State::Part(part) if part.holds_input())
     }
 
-    /// Who it is.
+    /// The device's key.
     #[must_use]
     pub fn key(&self) -> DeviceKey {
         DeviceKey(self.settings.key.verifying_key().to_bytes())
     }
 
-    /// What it has let go of.
+    /// The guard, which records sent inputs.
     #[must_use]
     pub const fn guard(&self) -> &Guard<S> {
         &self.guard

@@ -38,7 +38,7 @@ impl Backoff {
         jittered(if doubled < most_ms { doubled } else { most_ms }, chance)
     }
 
-    /// Something went well.
+    /// Resets the backoff after a success.
     pub(super) const fn reset(&mut self) {
         self.failures = 0;
     }

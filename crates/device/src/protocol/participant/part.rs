@@ -35,7 +35,7 @@ pub(super) struct Part {
     stage: Stage,
 }
 
-/// How far it is.
+/// The stage of the participation.
 #[derive(Debug)]
 enum Stage {
     /// The task is on its way.

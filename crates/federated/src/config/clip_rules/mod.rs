@@ -20,7 +20,7 @@ pub const CLIP_RULES: [ClipKind; 3] = [ClipKind(&flat::FLAT), ClipKind(&per_laye
 
 /// A rule: its name, its words, and what it clips to.
 struct Described {
-    /// In settings.
+    /// Its name in settings.
     name: &'static str,
     /// Why it needs a norm.
     why_norm: &'static str,
@@ -46,7 +46,7 @@ impl ClipKind {
         CLIP_RULES.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// In settings.
+    /// Its name in settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.0.name

@@ -26,7 +26,7 @@ pub(super) enum Chance {
 pub(super) struct OfAttempt {
     /// Who is drawn, or the order in which devices arrive.
     pub(super) cohort: NoiseSource,
-    /// Who vanishes.
+    /// The randomness of drop-outs.
     pub(super) vanishing: NoiseSource,
     /// Users' rounding, batches and noise.
     pub(super) users: NoiseSource,

@@ -40,7 +40,7 @@ struct Open {
 }
 
 impl MemoryStore {
-    /// An empty one.
+    /// Creates an empty store.
     #[must_use]
     pub fn new(realm: [u8; 32]) -> Self {
         Self { realm, kept: Mutex::default() }

@@ -60,7 +60,7 @@ pub enum TrainerError {
     /// This machine does not have the instructions.
     #[error("this machine does not support {}", path.name())]
     Path {
-        /// What was asked for.
+        /// The requested kernels.
         path: KernelPath,
     },
 }

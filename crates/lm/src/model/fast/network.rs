@@ -57,7 +57,7 @@ pub enum NetworkError {
     /// This machine does not have the instructions.
     #[error("this machine does not support {}", path.name())]
     Path {
-        /// What was asked for.
+        /// The requested kernels.
         path: KernelPath,
     },
     /// Another number of parameters than the model has.
@@ -65,7 +65,7 @@ pub enum NetworkError {
     Length {
         /// What the configuration asks for.
         want: usize,
-        /// What was given.
+        /// The value given.
         got: usize,
     },
 }

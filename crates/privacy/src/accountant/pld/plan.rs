@@ -48,7 +48,7 @@ impl Aim {
     /// For a first idea of epsilon.
     pub(super) const SCOUT: Self =
         Self { relative_error: 3e-3, absolute_error: 1e-5, relief: 1.0, budget: TRANSFORM, stages: true };
-    /// For upper bounds.
+    /// The aim for upper bounds.
     pub(super) const UPPER: Self =
         Self { relative_error: 2e-7, absolute_error: 2e-9, relief: 2000.0, budget: 4.5 * TRANSFORM, stages: true };
     /// For upper bounds that a search asks for one after the other.
