@@ -97,7 +97,7 @@ pub(crate) struct DeviceArgs {
     /// Hours to wait after sending a report, for any task; a task may require more
     #[arg(long, value_name = "HOURS", default_value_t = 0.0, allow_negative_numbers = true)]
     timer_hours: f64,
-    /// Take part only while this file contains "yes"; to be written by whatever knows that the device is idle, charging and on an unmetered network
+    /// Take part only while this file contains "yes"; another program writes it when the device is idle, charging and on an unmetered network
     #[arg(long, value_name = "FILE", conflicts_with = "eligible_command")]
     eligible_file: Option<PathBuf>,
     /// Take part only while this command exits with 0

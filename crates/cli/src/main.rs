@@ -92,7 +92,7 @@ enum Command {
     Predict(predict::PredictArgs),
     /// Train an n-gram model on public text, the baseline of the papers.
     Ngram(ngram::NgramArgs),
-    /// Man pages, and completion scripts for shells.
+    /// Write man pages or shell completion scripts.
     #[command(subcommand)]
     Generate(generate::What),
 }

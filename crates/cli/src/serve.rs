@@ -85,8 +85,8 @@ pub(crate) struct ServeArgs {
     /// client to the header, or replace the header
     #[arg(long, value_name = "ADDRESS[/BITS]")]
     trusted_proxy: Vec<Network>,
-    /// Let web pages of this origin speak to the server (CORS), a scheme and a host as browsers send them: for devices that run in a browser. May be given several
-    /// times; without it browsers let no page do so
+    /// Allow requests from web pages of this origin (CORS), for devices that run in a browser: scheme and host, as browsers send them. May be
+    /// repeated; without it no page is allowed
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<Origin>,
     /// Override a setting of every task, such as rounds=10
@@ -95,7 +95,7 @@ pub(crate) struct ServeArgs {
     /// Exit when all tasks are finished, instead of telling devices that there is nothing to do
     #[arg(long)]
     until_done: bool,
-    /// Shortest time, in seconds, after which a device is told to come back
+    /// Shortest time, in seconds, that a device is told to stay away
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, allow_negative_numbers = true)]
     least_pause: f64,
     #[command(flatten)]

@@ -29,7 +29,7 @@ pub(crate) enum Command {
     Pause(One),
     /// Resume a paused task.
     Resume(One),
-    /// Stop a task for good: close its ledger, destroy its keys, keep its last released model.
+    /// Stop a task permanently: close its ledger, destroy its keys, keep its last released model.
     Stop(One),
 }
 

@@ -227,7 +227,7 @@ impl Plan {
         spoken("data", self.data.what())?;
         spoken("participation_kept_by", &self.participation_kept_by)?;
         if self.population == 0 {
-            return Err(LedgerError::plan("population", "there must be somebody to protect"));
+            return Err(LedgerError::plan("population", "must be at least 1"));
         }
         if self.delta.get() * self.population as f64 > 1.0 {
             return Err(LedgerError::plan(
@@ -292,7 +292,7 @@ impl Plan {
             spoken("phases", &phase.stream)?;
             spoken("phases", &phase.mechanism)?;
             if self.phases[..i].iter().any(|other| other.stream == phase.stream) {
-                return Err(LedgerError::plan("phases", format!("{:?} is there twice", phase.stream)));
+                return Err(LedgerError::plan("phases", format!("{:?} appears twice", phase.stream)));
             }
             if phase.rounds == 0 {
                 return Err(LedgerError::plan("phases", format!("{:?} has no rounds", phase.stream)));
@@ -331,7 +331,7 @@ impl Plan {
 /// Refuses words that say nothing, or that would break a line or a page.
 pub(crate) fn spoken(field: &'static str, words: &str) -> Result<(), LedgerError> {
     if words.trim().is_empty() {
-        return Err(LedgerError::plan(field, "must be said in words, and is empty"));
+        return Err(LedgerError::plan(field, "must be described in words; it is empty"));
     }
     if words.len() > MAX_WORDS || words.chars().any(char::is_control) {
         return Err(LedgerError::plan(field, format!("must be one line of at most {MAX_WORDS} bytes")));

@@ -18,7 +18,7 @@ curve is 0.5 for guessing and 1 for certainty.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct MembershipArgs {
-    /// Number of members to look at, and of others: held-out users
+    /// Number of members to test, and of non-members (held-out users)
     #[arg(long, value_name = "N", default_value_t = 400)]
     users: u64,
     #[command(flatten)]

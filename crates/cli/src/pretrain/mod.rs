@@ -68,7 +68,7 @@ pub(crate) struct PretrainArgs {
     /// Minutes between checkpoints within an epoch; there is also one after every epoch.
     #[arg(long, value_name = "N", default_value_t = 10)]
     checkpoint_minutes: u64,
-    /// What trains the model: threads (uses a single thread) or cuda [default: threads]
+    /// Engine that trains the model: threads (uses a single thread) or cuda [default: threads]
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
     /// Precision of matrix products with --engine cuda: f32, tf32 or f16 [default: f32]

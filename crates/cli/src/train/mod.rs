@@ -84,7 +84,7 @@ pub(crate) struct TrainArgs {
     /// Use secure aggregation; short for --set aggregation=secagg
     #[arg(long)]
     secagg: bool,
-    /// Plant canary users among the declared ones and show at the end what they reveal of epsilon; short for --set
+    /// Audit the run with this many canary users: at the end, print an empirical lower bound on epsilon; short for --set
     /// audit.canaries=N [default if no number is given: 1000]
     #[arg(long, value_name = "CANARIES", num_args = 0..=1, default_missing_value = "1000", conflicts_with_all = ["resume", "end"])]
     audit: Option<u64>,
@@ -109,7 +109,7 @@ pub(crate) struct MachineArgs {
     /// Number of threads; does not change the results [default: one per core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
-    /// What trains the users, such as threads or cuda [default: threads]
+    /// Engine that trains the users, such as threads or cuda [default: threads]
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,
     /// Precision of matrix products with --engine cuda: f32, tf32 or f16; cannot change when a run is resumed [default: f32]

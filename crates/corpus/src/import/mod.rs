@@ -283,7 +283,7 @@ pub enum ImportError {
         tokens: u32,
     },
     /// A spill file.
-    #[error("temporary files beside {}: {error}", path.display())]
+    #[error("temporary files next to {}: {error}", path.display())]
     Spill {
         /// The store.
         path: PathBuf,

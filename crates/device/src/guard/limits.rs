@@ -132,7 +132,7 @@ pub enum Refused {
         distance: u64,
     },
     /// The last input left too short a time ago.
-    #[error("this device waits {} h after sending an input, which have not passed yet", hours(*.wait_s))]
+    #[error("this device rests for {} h after sending an input, and they have not passed yet", hours(*.wait_s))]
     Resting {
         /// The length of the rest, in seconds.
         wait_s: u64,

@@ -59,7 +59,7 @@ pub enum StudyError {
     #[error("stopped; nothing was written")]
     Stopped,
     /// The model predicts no words.
-    #[error("this audit asks a language model; leave out model.learner")]
+    #[error("this audit needs a language model; leave out model.learner")]
     NotALanguageModel,
     /// What was asked for has no meaning.
     #[error("{what}: {problem}")]

@@ -42,7 +42,7 @@ impl Section for FineTune {
             Self::Rehearsal { lambda, public_text, general_tokens } => {
                 let share = "share of the user's text; the rest of what is read is general text";
                 visit.need(&key("lambda", "0.5", share), lambda);
-                let text = "public text to rehearse, one post per line; made-up text by default";
+                let text = "public text to rehearse, one post per line; generated text by default";
                 visit.may(&key("public_text", "\"general.txt\"", text), public_text);
                 let tokens = key("general_tokens", "20_000", "how many tokens of it every device is given");
                 visit.may(&tokens, general_tokens);

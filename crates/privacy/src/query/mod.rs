@@ -271,7 +271,7 @@ impl Query {
 
     /// What belongs beside the list of events, not into it.
     fn refuse_in_list(&self, i: usize) -> Result<(), QueryError> {
-        let with = || format!("event {} of a list; put it beside the list", i + 1);
+        let with = || format!("event {} of a list; put it next to the list, not inside", i + 1);
         for (given, field) in [
             (self.accountant.is_some(), "accountant"),
             (self.delta.is_some(), "delta"),
