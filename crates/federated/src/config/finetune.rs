@@ -40,11 +40,11 @@ impl Section for FineTune {
         match self {
             Self::Retraining => {}
             Self::Rehearsal { lambda, public_text, general_tokens } => {
-                let share = "share of the user's text; the rest of what is read is general text";
+                let share = "share of the user's text in training; the rest is general text";
                 visit.need(&key("lambda", "0.5", share), lambda);
                 let text = "public text to rehearse, one post per line; generated text by default";
                 visit.may(&key("public_text", "\"general.txt\"", text), public_text);
-                let tokens = key("general_tokens", "20_000", "how many tokens of it every device is given");
+                let tokens = key("general_tokens", "20_000", "tokens of general text sent to every device");
                 visit.may(&tokens, general_tokens);
             }
             Self::WithoutForgetting { lambda } => {

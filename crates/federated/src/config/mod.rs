@@ -164,14 +164,14 @@ const LOCAL: Head = head("local", "What each user does in a round (McMahan et al
 const UPLOAD: Head = head(
     "upload",
     "\
-What of an update leaves a device (docs/TRAINING.md): without this section all of it, as integers on the grid.
-With it, bytes are counted. Only \"grid\" is for real devices; the other kinds are simulated.",
+Which part of an update a device sends (docs/TRAINING.md): without this section all of it, as integers on the grid.
+With it, traffic is reported. Only \"grid\" is for real devices; the other kinds are simulated.",
 );
 const FINETUNE: Head = head(
     "finetune",
     "\
-How a model that users fine-tune keeps what it knew (Popov et al. 2018): general text is mixed in, or what the model
-predicted when it came counts too. \"retraining\" does neither.",
+How a fine-tuned model keeps what it knew (Popov et al. 2018): devices mix in general text, or their labels include the
+incoming model's predictions. \"retraining\" does neither.",
 );
 const PARTICIPATION: Head = head(
     "participation",

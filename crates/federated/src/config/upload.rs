@@ -68,7 +68,7 @@ impl Section for Upload {
         match self {
             Self::Grid | Self::Dense => {}
             Self::Sparse(sparse) => {
-                visit.need(&key("share", "0.001", "the share of coordinates that is sent"), &mut sparse.share);
+                visit.need(&key("share", "0.001", "share of coordinates sent"), &mut sparse.share);
                 let momentum = key("momentum", "0.9", "momentum of what is kept; 0 for none");
                 visit.or(&momentum, &mut sparse.momentum, MOMENTUM);
                 let clip = key("local_clip", "1.0", "clips a local update before it is added to what is kept");
@@ -77,7 +77,7 @@ impl Section for Upload {
                 visit.or(&warm_up, &mut sparse.warm_up, 0);
             }
             Self::Mask(mask) => {
-                visit.need(&key("share", "0.001", "the share of coordinates that is sent"), &mut mask.share);
+                visit.need(&key("share", "0.001", "share of coordinates sent"), &mut mask.share);
                 let keep = key("keep_rest", "false", "whether devices keep what they do not send for later rounds");
                 visit.or(&keep, &mut mask.keep_rest, false);
             }
