@@ -7,7 +7,7 @@
 //! | `diary`  | what it tells its owner                                              |
 //!
 //! All are for their owner alone (0600), locked while a process has them, and written whole or not at all. A key whose guard is lost is of no
-//! use: what it gave is forgotten, so the device begins anew, under a new key. The guard is made first, so a crash leaves no key without
+//! use: what it gave is forgotten, so the device starts over, under a new key. The guard is made first, so a crash leaves no key without
 //! one.
 
 use std::path::Path;

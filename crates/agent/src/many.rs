@@ -121,7 +121,7 @@ pub struct Counted {
     pub broken: u64,
     /// Devices that crashed and started again.
     pub crashed: u64,
-    /// Devices that left in the midst of a part.
+    /// Devices that left during a participation.
     pub dropped: u64,
     /// Lines of the list of parts that could not be written.
     pub unwritten: u64,

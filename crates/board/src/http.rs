@@ -131,7 +131,7 @@ struct Events {
 
 impl Events {
     fn of(board: Board) -> Self {
-        // One at a time: whoever takes them slowly is told less often, and never less.
+        // One at a time: a slow client gets fewer events, but misses no change.
         let (sender, coming) = mpsc::channel(1);
         tokio::spawn(tell(board, sender));
         Self { coming }

@@ -149,7 +149,7 @@ impl Board {
         self.listing.subscribe()
     }
 
-    /// Whoever waits for changes is sent away.
+    /// Ends all waits for changes.
     pub fn end(&self) {
         self.listing.send_modify(|listing| listing.over = true);
     }

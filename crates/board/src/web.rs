@@ -37,7 +37,7 @@ pub static ASSETS: [Asset; 10] = [
     asset!("uplot/LICENSE", "text/plain; charset=utf-8"),
 ];
 
-/// What browsers let the page do: run and show what lies beside it, and ask its own server.
+/// What browsers let the page do: load files from its own folder, and send requests to its own server.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'";
 

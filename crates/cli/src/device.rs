@@ -120,7 +120,7 @@ pub(crate) struct DeviceArgs {
     json: bool,
 }
 
-/// How made-up devices behave.
+/// How simulated devices behave.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum BehaviourName {
     /// Always available
@@ -132,7 +132,7 @@ pub(crate) enum BehaviourName {
 /// A day, in seconds.
 pub(crate) const DAY_S: f64 = 86_400.0;
 
-/// A day of made-up devices, which can be short.
+/// A day of simulated devices, which can be short.
 pub(crate) fn day_s(day_s: f64) -> anyhow::Result<f64> {
     if (1.0..=1e9).contains(&day_s) {
         return Ok(day_s);

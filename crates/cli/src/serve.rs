@@ -143,8 +143,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whoever asks a server to stop has it gone in five seconds. Where a step takes longer, such as the noise of a large model, or a disk that
-/// does not answer, the program ends in its midst: what is durable is so, as after a crash, and the rest is done again.
+/// A server that is asked to stop exits within five seconds. If a step takes longer, such as the noise of a large model, or a disk that
+/// does not answer, the program exits anyway: what is durable stays, as after a crash, and the rest is done again.
 fn end_in_time(stop: &'static Stop) -> anyhow::Result<()> {
     let watch = move || {
         while !stop.is_asked() {
@@ -270,7 +270,7 @@ fn token(args: &ServeArgs) -> anyhow::Result<Option<PathBuf>> {
     }
 }
 
-/// What a device needs to come, where the server made some of it by itself: a line for whoever starts devices.
+/// The command to connect a device, if the server generated its certificate or token.
 fn welcome(
     args: &ServeArgs,
     certificate: &Certificate<'_>,

@@ -170,7 +170,7 @@ impl CardTrainer {
         let Self { card, network, .. } = self;
         for [cells, states] in network.carried() {
             for ((memory, width), units) in [cells, states].into_iter().zip(units) {
-                // A GRU has no cells: they are zero for whoever asks.
+                // A GRU has no cells: they read as zero.
                 let is_there = memory.len() > 1;
                 let (start, mut block) = (unroll * rows * width, vec![0.0; rows * width]);
                 if is_there {

@@ -272,7 +272,7 @@ impl Encoder {
         card.launch(&self.kernels.factors, Grid::blocks(self.shape.users, 1, 256), &args)
     }
 
-    /// Greedy clipping: brings every difference within its bound, in the midst of training.
+    /// Greedy clipping: brings every difference within its bound, during training.
     pub(crate) fn project(&self, card: &Card, network: &Network) -> Result<(), CudaError> {
         self.measure(card, network)?;
         let parts = self.parts()?;

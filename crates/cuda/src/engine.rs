@@ -319,7 +319,7 @@ impl<'a> CardEngine<'a> {
         parts(chunk).map(|part| self.schedule(rate, part, key)).collect()
     }
 
-    /// Reads those who will be asked for next, while the card is at work. They are a hint: whoever cannot be read, and comes, fails the
+    /// Reads those who will be asked for next, while the card is at work. This is a hint: a user who cannot be read, and is trained, fails the
     /// round that they come to, and not this one.
     fn read_ahead(&mut self, population: &dyn Population, rate: f32) {
         self.ahead = self.next.take().and_then(|numbers| self.ahead_of(population, numbers, rate).ok());
@@ -391,7 +391,7 @@ impl<'a> CardEngine<'a> {
         found: Found,
         into: &mut Collected,
     ) -> Result<(), EngineError> {
-        // Whoever has nothing to say, or whose training ran away, is zero in every coordinate.
+        // A user without text, or whose training diverged, is zero in every coordinate.
         let nothing = user.examples.is_empty() || !found.norm_squared.is_finite();
         match found.accepted {
             None if nothing && !self.check_encodings => into.by_card += 1,

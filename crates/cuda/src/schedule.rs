@@ -233,7 +233,7 @@ fn part<'a, T>(rest: &mut &'a mut [T], len: usize) -> &'a mut [T] {
     front
 }
 
-/// Memory that a worker needs for one user after the other. Taking it anew for each, or for each step, took most of the time: threads
+/// Memory that a worker needs for one user after the other. Allocating it for each user, or for each step, took most of the time: threads
 /// that take and give back small pieces of memory keep each other waiting.
 #[derive(Default)]
 struct Scratch {

@@ -8,7 +8,7 @@ mod learner;
 pub use self::learner::learner;
 use crate::guard::{Asked, Guard, GuardError, Limits, ModelDigest, Now, Store, TaskDigest, Timer, Window};
 
-/// The suite for stores, for one in which there is nothing. `make` opens the same one anew, as a restart does; there is one at a time.
+/// The suite for stores, for one in which there is nothing. `make` reopens the same one, as a restart does; there is one at a time.
 pub fn store<S: Store>(make: &dyn Fn() -> S) {
     assert_eq!(load(&mut make()), None, "it is not empty");
     a_guard_lives_in_it(make);

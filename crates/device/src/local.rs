@@ -214,7 +214,7 @@ impl LocalTrainer {
     ) -> Result<Learned, LocalError> {
         check_learning_rate(rate)?;
         let Self { plan, trainer, rehearsal } = self;
-        // Whoever typed nothing rehearses nothing: their update is zero.
+        // A user who typed nothing rehearses nothing: their update is zero.
         let mixed = rehearsal.as_ref().filter(|_| !examples.is_empty()).map(|r| r.mix(examples, drawn));
         let read = mixed.as_ref().unwrap_or(examples);
         let batches = trainer.cut(read);

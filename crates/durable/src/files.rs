@@ -249,7 +249,7 @@ pub fn whole_lines(path: &Path) -> Result<Vec<String>, FileError> {
 mod tests {
     use super::*;
 
-    /// A line was cut within a letter that has two bytes, and whoever looked at the run was told that the file is damaged.
+    /// A line was cut within a letter that has two bytes, and readers of the run reported a damaged file.
     #[test]
     fn a_line_may_end_within_a_letter() {
         let folder = tempfile::tempdir().unwrap();

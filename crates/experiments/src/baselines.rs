@@ -34,7 +34,7 @@ pub(crate) enum Instead {
     Transfer {
         /// The text to train on.
         on: OnText,
-        /// How often text is written anew.
+        /// How often new text is generated.
         #[serde(default = "one")]
         cycles: u32,
         /// The number of epochs.

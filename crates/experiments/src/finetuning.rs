@@ -2,7 +2,7 @@
 //! standard English and users' text, by perplexity and keystrokes saved.
 //!
 //! Variants are runs of `keyhush train`, or one of the baselines that are none (`baselines`): n-grams, the user's on-line n-gram beside the
-//! general model, and transfer learning from an ensemble. Test sets are of people of the made-up crowd whom no run trains on.
+//! general model, and transfer learning from an ensemble. Test sets are of people of the synthetic crowd whom no run trains on.
 
 use std::{collections::BTreeMap, path::Path};
 

@@ -174,7 +174,7 @@ pub(crate) struct Variant {
     /// Also set where the users of a store are trained on.
     #[serde(default)]
     pub(crate) with_store: Vec<String>,
-    /// Stays with the made-up crowd where others train on the users of a store.
+    /// Stays with the synthetic crowd where others train on the users of a store.
     #[serde(default)]
     pub(crate) keeps_crowd: bool,
     /// A variant above, from whose model it starts; its cost is composed (rule P15).

@@ -215,7 +215,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments")
     }
 
-    /// Whoever adds an experiment, or settings that one names, adds a line to the table above.
+    /// A new experiment, or settings that one names, needs a line in the table above.
     #[test]
     fn what_is_built_in_is_what_the_repository_has() {
         let (folder, built_in) = (Library::Folder(checkout()), Library::BuiltIn);

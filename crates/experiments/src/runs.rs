@@ -67,7 +67,7 @@ impl Runner<'_> {
     /// The evaluations of a run.
     ///
     /// # Errors
-    /// When its folder holds another run, it cannot be planned, begun or gone on with, or somebody stopped it.
+    /// When its folder holds another run, it cannot be planned, started or resumed, or it was stopped.
     pub fn run(&mut self, run: OneRun<'_>) -> Result<Vec<Metrics>, ExperimentError> {
         let OneRun { label, config, folder, .. } = run;
         let is_begun = folder.join(CONFIG_FILE).is_file();

@@ -1,6 +1,6 @@
 //! Canary users in a simulation, and the lower bound on epsilon they give: `keyhush train --audit`.
 //!
-//! Some of the declared users are made up: each has a secret direction, and a fair coin says whether they take part or stay away (Andrew
+//! Some of the declared users are synthetic: each has a secret direction, and a fair coin says whether they take part or stay away (Andrew
 //! et al. 2023; Steinke et al. 2023). One who takes part sends an update in their direction, which is clipped, weighed, encoded and
 //! added up by the same code as everybody's; every second one says a hundred times the allowed update and weight. At the end the auditor
 //! looks at the released model alone: whose direction did it move in? [`privacy::audit::one_run`] turns the answers into a lower bound on

@@ -6,7 +6,7 @@
 //! - Poisson: the gaps between the users that are drawn are geometric, so the gaps are drawn.
 //! - Fixed size: Floyd's algorithm (Bentley and Floyd 1987).
 //! - Arrival: devices come in an order of their own and come back when their timer is over (Xu et al. 2023). All users pass
-//!   by once before anyone comes again; whoever came early in one pass comes about as early in the next, since passes are
+//!   by once before anyone comes again; a user who came early in one pass comes about as early in the next, since passes are
 //!   shuffled in blocks, which are short enough that nobody returns before the rounds of the separation are over.
 //! - Once: the same, with one pass.
 

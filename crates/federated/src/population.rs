@@ -310,7 +310,7 @@ impl<P: Posts> EachPost<P> {
         Ok(Self { population, before, posts })
     }
 
-    /// The user of a post, and which of theirs it is.
+    /// The user of a post, and its number among the user's posts.
     fn place(&self, example: u64) -> Result<(u64, u64), StoreError> {
         let block = self.before.partition_point(|before| *before <= example).saturating_sub(1);
         let (mut user, mut rest) = (block as u64 * BLOCK, example - self.before.get(block).copied().unwrap_or(0));

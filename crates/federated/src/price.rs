@@ -18,9 +18,9 @@ use thiserror::Error;
 pub enum Meaning {
     /// It is guaranteed.
     Guaranteed,
-    /// It is what the releases so far cost; whoever stops there because of what they have seen pays for the whole plan.
+    /// It is what the releases so far cost; a decision to stop there that depends on released values costs the whole plan.
     SoFar,
-    /// It would hold if the noise were secret. It was simulated, and whoever knows the seed can take it off.
+    /// It would hold if the noise were secret. It was simulated, and anyone who knows the seed can remove it.
     IfSecret,
 }
 

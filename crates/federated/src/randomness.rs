@@ -8,7 +8,7 @@
 //! | the order in which devices arrive | position                          | the run's key                                  |
 //!
 //! So a simulation repeats to the bit, and of a run with secret noise no two copies have anything random in common but what
-//! was recorded. A step that was not recorded is drawn anew, all but its cohort: drawing that again after a crash would favour
+//! was recorded. A step that was not recorded is drawn again, all but its cohort: drawing that again after a crash would favour
 //! cohorts that do not crash. Where it was to be added up securely, its users may have sent what they have: then it has failed,
 //! and the next attempt has other users.
 

@@ -51,7 +51,7 @@ pub enum ReplayError {
     /// A round failed.
     #[error(transparent)]
     Round(Box<RoundError>),
-    /// A round that was released in the run comes to nothing.
+    /// A round that was released in the run fails.
     #[error("round {round} fails")]
     Nothing {
         /// The round.
@@ -143,7 +143,7 @@ pub fn replay(
     Ok(Played { model: rounds.state().model.clone(), by_devices })
 }
 
-/// Whoever was recorded takes part.
+/// The recorded users take part.
 struct Recorded<'a> {
     engine: Box<dyn Engine + 'a>,
     people: &'a dyn Population,

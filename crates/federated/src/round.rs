@@ -37,7 +37,7 @@ use crate::{
     workers::Pool,
 };
 
-/// Why a round came to nothing.
+/// Why a round failed.
 #[derive(Debug, Error)]
 pub enum RoundError {
     /// The fleet cannot go on; nothing was released.
@@ -72,7 +72,7 @@ pub enum RoundError {
         /// How many attempts failed.
         attempts: usize,
     },
-    /// The program ended in the midst of one attempt after the other.
+    /// The program ended during one attempt after the other.
     #[error(
         "round {} cannot start: the program was interrupted during {times} attempts in a row, each of which used up participations without a result. Find out why it is interrupted (memory, a time limit, the machine). This run cannot continue; end it with keyhush train --end DIR, or with keyhush task stop on a server, and start another when the cause is fixed",
         .round + 1
@@ -402,7 +402,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             None => None,
         };
         let Some((foreseen, mechanism)) = early else { return Ok(fleet.attempt(&task)?) };
-        // Whoever trains leaves the threads of this process idle: some of them draw the noise meanwhile.
+        // Engines that train elsewhere leave the threads of this process idle: some of them draw the noise meanwhile.
         std::thread::scope(|scope| {
             let drawn = scope.spawn(|| mechanism.draw_early(foreseen, &self.beside));
             let attempted = fleet.attempt(&task);

@@ -19,7 +19,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// So many threads; where the system gives none, whoever asks does the work.
+    /// So many threads; if the system provides none, the caller does the work.
     #[must_use]
     pub fn new(threads: usize) -> Self {
         let threads = (threads > 1).then(|| ThreadPoolBuilder::new().num_threads(threads).build().ok()).flatten();

@@ -236,7 +236,7 @@ impl<S: LedgerStore> Ledger<S> {
         Ok(attempt)
     }
 
-    /// The attempt that was begun last, if nothing is recorded of it: the program ended in the midst of it.
+    /// The attempt that was begun last, if nothing is recorded of it: the program ended in the middle of it.
     ///
     /// # Errors
     /// When that cannot be read.
@@ -247,7 +247,7 @@ impl<S: LedgerStore> Ledger<S> {
         }))
     }
 
-    /// Records the attempt in whose midst the program ended, if there is one, where nobody will ask for it again: whoever was asked
+    /// Records the attempt during which the program ended, if there is one and it will not be asked for again: those who were asked
     /// may have sent an input (rule P24).
     ///
     /// # Errors
@@ -472,7 +472,7 @@ impl<S: LedgerStore> Ledger<S> {
         self.account.closing()
     }
 
-    /// Why the users' data changed in the midst of the run, each time.
+    /// Why the users' data changed during the run, each time.
     #[must_use]
     pub fn data_changes(&self) -> &[DataChanged] {
         self.account.data_changes()

@@ -142,7 +142,7 @@ impl Story {
     }
 }
 
-/// The suite, for a store without entries. `again` closes a store that has entries and opens it anew, as a restart does.
+/// The suite, for a store without entries. `again` closes a store that has entries and reopens it, as a restart does.
 ///
 /// # Panics
 /// When the store does not keep the contract.
@@ -215,7 +215,7 @@ fn lets_go_of_vectors<S: LedgerStore>(story: &Story, mut store: S, again: impl F
     }
 }
 
-/// A store that keeps the vector of every other entry before it appends the entry, as whoever has threads does: for stories of crashes.
+/// A store that keeps the vector of every other entry before it appends the entry, as a store with threads does: for crash tests.
 #[derive(Debug)]
 pub struct Keeps<S>(pub S);
 

@@ -201,7 +201,7 @@ impl FailureReason {
 }
 
 /// An attempt for which users are asked. It is noted, durably, before the first of them is: where nothing is recorded of it
-/// afterwards, it was interrupted, and whoever was asked may have sent an input (rule P24).
+/// afterwards, it was interrupted, and those who were asked may have sent an input (rule P24).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BegunAttempt {
@@ -254,7 +254,7 @@ pub struct Import {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataChanged {
-    /// Why, in the words of whoever goes on.
+    /// The reason, as given on resume.
     pub why: String,
 }
 
@@ -326,7 +326,7 @@ impl Entry {
         self.content.previous
     }
 
-    /// When it was written: seconds since 1970 by the clock of whoever wrote it.
+    /// When it was written: seconds since 1970 by the writer's clock.
     #[must_use]
     pub const fn time(&self) -> u64 {
         self.content.time

@@ -252,7 +252,7 @@ pub struct Observed {
     /// In what was released. This is what limits on participation promise, and what epsilon is a consequence of.
     #[serde(flatten)]
     pub released: Frequency,
-    /// In all attempts, those that failed too, of which inputs may have left their devices (rule P24). Whoever was asked counts.
+    /// In all attempts, those that failed too, of which inputs may have left their devices (rule P24). Everyone who was asked counts.
     pub with_failed: Frequency,
 }
 

@@ -1,6 +1,6 @@
 //! The joint cost of several ledgers for a device that is in all of them.
 //!
-//! Each ledger pays for its own task and knows of no other. Whoever takes part in several pays for all: their events compose,
+//! Each ledger pays for its own task and knows of no other. The costs of a user in several add up: their events compose,
 //! also where the tasks run at the same time and one looks at what the other released: Renyi divergences and privacy losses, by which
 //! the accountants judge, compose then too (Lyu 2022; Vadhan and Zhang 2023).
 

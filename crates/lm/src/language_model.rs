@@ -4,7 +4,7 @@
 
 /// Says how likely each token is to come next.
 ///
-/// Every id must be below [`Self::vocabulary`]: whoever takes ids from outside checks them first, as
+/// Every id must be below [`Self::vocabulary`]: callers check ids from outside first, as
 /// [`Measure`](crate::metrics::Measure) does.
 pub trait LanguageModel: Sync {
     /// Entries of the vocabulary.

@@ -130,7 +130,7 @@ pub struct Typed<'a> {
     pub finished: &'a str,
     /// The beginning of the current word as the vocabulary writes it; empty before its first letter.
     pub beginning: String,
-    /// Whether it is a word at all: in the midst of `12:30` or of an address nothing is suggested.
+    /// Whether it is a word at all: in the middle of `12:30` or of an address nothing is suggested.
     pub is_word: bool,
 }
 

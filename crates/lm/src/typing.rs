@@ -14,7 +14,7 @@ pub enum Key {
     Take(usize),
     /// Takes the last character back.
     Backspace,
-    /// Begins anew.
+    /// Starts over with an empty text.
     Enter,
     /// Leaves.
     Leave,

@@ -37,7 +37,7 @@ pub enum PretrainError {
         /// The epoch.
         epoch: u32,
     },
-    /// Whoever trains cannot, or broke down.
+    /// The engine cannot train, or failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// A file.

@@ -43,7 +43,7 @@ pub enum Ended {
     Stopped,
 }
 
-/// A run in its midst.
+/// A run in progress.
 pub struct Run<'a> {
     task: &'a Task,
     out: PathBuf,

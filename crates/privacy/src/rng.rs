@@ -6,7 +6,7 @@
 //! so no two purposes ever share a stream. A repeatable experiment uses a [`SimulationKey`], another type, and whatever
 //! comes of it is stamped [`Randomness::Simulated`]: there is no way to make a [`NoiseKey`] from a seed.
 //!
-//! The operating system is asked by the feature `os-entropy`, and by it alone. Without it nothing here draws a key: whoever has
+//! The operating system is asked by the feature `os-entropy`, and by it alone. Without it nothing here draws a key: a caller who has
 //! randomness of another kind, such as a browser, gives the bytes ([`NoiseKey::from_secret_bytes`]).
 
 use chacha20::{
@@ -68,7 +68,7 @@ impl NoiseKey {
     }
 
     /// The key of a run that is resumed, as [`NoiseKey::secret_bytes`] gave it, or fresh bytes of a machine that has no
-    /// operating system to ask. Anything else that is passed here makes the noise known to whoever knows it.
+    /// operating system to ask. Anyone who knows other bytes passed here knows the noise.
     #[must_use]
     pub fn from_secret_bytes(bytes: Zeroizing<[u8; 32]>) -> Self {
         Self(*bytes)
@@ -146,7 +146,7 @@ pub enum Purpose {
     Cohort,
     /// Who of a cohort is in which group of it.
     Groups,
-    /// Who vanishes in the midst of a round, in simulations.
+    /// Who vanishes during a round, in simulations.
     Vanishing,
     /// The signs of the random rotation.
     Rotation,

@@ -1,6 +1,6 @@
 //! The noise keys, one per step, so that no two computations share noise (rules P20 and P21).
 //!
-//! Noise that follows from a run's key and a step alone is drawn again by whoever holds a copy of the run: two releases of one
+//! Noise that follows from a run's key and a step alone is drawn again by any copy of the run: two releases of one
 //! step with different sums differ by the difference of the sums, without noise. So in a run with secret noise
 //!
 //! ```text
@@ -14,7 +14,7 @@
 //! then be erased.
 //!
 //! A key is durable before its noise is used and is kept no longer than it is needed: for independent noise until the release
-//! is recorded, for correlated noise, of which later steps take off what earlier ones added, until the segment ends.
+//! is recorded, for correlated noise, of which later steps subtract what earlier ones added, until the segment ends.
 //!
 //! Simulations draw everything from a seed and the position, again and again the same. They are all that a build without the
 //! feature `os-entropy` has: there are no fresh bytes in it, so there are no secret steps.
@@ -58,7 +58,7 @@ impl fmt::Display for StepAt {
 pub struct LastStep {
     /// The attempt.
     pub at: StepAt,
-    /// Whether later steps take off noise that was added up to it.
+    /// Whether later steps subtract noise that was added up to it.
     pub needed_again: bool,
 }
 
@@ -259,7 +259,7 @@ pub trait StepKeys {
         None
     }
 
-    /// For a step of this segment that was recorded: its noise again, which later steps take off.
+    /// For a step of this segment that was recorded: its noise again, which later steps subtract.
     ///
     /// # Errors
     /// When its key is not there.

@@ -6,7 +6,7 @@
 //! names its file after clock, host and process, and puts the time of writing into every event: the same run would not give the
 //! same bytes.
 //!
-//! The file follows from the other files of a run alone: it can be written anew at any time, and what more rounds and evaluations
+//! The file follows from the other files of a run alone: it can be rewritten at any time, and what more rounds and evaluations
 //! add comes after what was there. So a run that is resumed has no step twice, and a TensorBoard that is watching goes on
 //! reading where it was.
 

@@ -110,7 +110,7 @@ pub use self::keys::{PublicKeys, Signature};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pseudonym(pub [u8; 16]);
 
-/// Who a client is to the server: a number that the transport vouches for. It stays with the server, which takes one
+/// Who a client is to the server: a number that the transport authenticates. It stays with the server, which takes one
 /// pseudonym from it in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);

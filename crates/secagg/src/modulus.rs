@@ -5,7 +5,7 @@ use thiserror::Error;
 /// The most bits: those of a word.
 pub const MOST_BITS: u32 = 32;
 
-/// 2^b, with b from 1 to 32. Whoever has one knows that the sum it was made for does not wrap.
+/// 2^b, with b from 1 to 32. The sum it was made for cannot wrap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Modulus {
     bits: u32,

@@ -202,7 +202,7 @@ impl Hub {
         Self { attestation, ..self }
     }
 
-    /// Whether a device that enrols is one that its maker vouches for, where somebody is to be asked. Whom the server would not let in anyway, or
+    /// Whether a device that enrols is one that its manufacturer attests, where somebody is to be asked. Whom the server would not let in anyway, or
     /// knows already, nobody is asked about.
     async fn attested(&self, said: &Said) -> Result<(), Box<Answer>> {
         let (Some(attestation), Wants::Enrol(enrol)) = (&self.attestation, &said.wants) else { return Ok(()) };
@@ -232,7 +232,7 @@ impl Hub {
         self.shared.core().failed.as_ref().map(ToString::to_string)
     }
 
-    /// The server is about to stop: whoever waits is answered now, and nobody waits from now on.
+    /// Before the server stops: waiting requests are answered now, and none wait from now on.
     pub fn close(&self) {
         self.shared.closing.store(true, Ordering::Release);
         let mut core = self.shared.core();
@@ -489,7 +489,7 @@ fn conduct(shared: &Shared, jobs: &Receiver<Job>) {
         }
         let has_news = core.coordinator.has_any_closed() || core.failed.is_some();
         drop(core);
-        // Whoever waits for an attempt to close is not woken for each report of it.
+        // Waiters for an attempt to close are not woken for each of its reports.
         if has_news {
             shared.changed.notify_all();
         }

@@ -42,7 +42,7 @@ pub enum Stands {
     NotServed,
 }
 
-/// A task, for whoever looks.
+/// The state of a task, for display.
 #[derive(Debug, Clone, Serialize)]
 pub struct Listed {
     /// The task's name.
@@ -86,7 +86,7 @@ pub struct Spent {
     pub holds: Price,
     /// The basis of `holds`.
     pub basis: Basis,
-    /// What the releases so far cost, while it runs. It is no guarantee: whoever stops now may have looked.
+    /// What the releases so far cost, while it runs. It is not a guarantee: a decision to stop now may depend on released values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub so_far: Option<Price>,
     /// The delta of both.

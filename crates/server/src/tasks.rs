@@ -144,14 +144,14 @@ pub enum Happened<'a> {
         /// How well the model does.
         metrics: &'a Metrics,
     },
-    /// An attempt came to nothing.
+    /// An attempt failed.
     Failed {
         /// The task's name.
         task: &'a str,
         /// Details of the failure.
         failed: &'a Failed,
     },
-    /// An attempt at an evaluation by devices came to nothing.
+    /// An attempt at an evaluation by devices failed.
     FailedEvaluation {
         /// The task's name.
         task: &'a str,
@@ -460,7 +460,7 @@ impl Stands {
     }
 }
 
-/// Tasks that were served before and are not now say so to whoever looks. Of those that are over devices are forgotten, where a crash was
+/// Tasks that were served before and are not now are listed as not served. Of those that are over devices are forgotten, where a crash was
 /// quicker.
 fn leave_others(ready: &[Ready], database: &Arc<Database>) -> Result<(), ServeError> {
     for name in TaskHome::names(database)? {
@@ -502,8 +502,8 @@ impl Drop for Over<'_> {
 }
 
 impl Serving<'_> {
-    /// Runs all tasks. When somebody wants the server to stop, or the tasks are over, whoever waits is told so first, and then the door is
-    /// closed; a task that is in the midst of a step ends it meanwhile.
+    /// Runs all tasks. When the server is asked to stop, or the tasks have finished, waiting devices are told first, and then the door is
+    /// closed; a task in the middle of a step completes it meanwhile.
     fn run_until_it_stops(
         self,
         ready: &[Ready],
@@ -693,8 +693,8 @@ struct Watched<'a> {
 }
 
 impl Watched<'_> {
-    /// What is wanted of the task now. Where that is something else than before, the coordinator knows it when this returns, and
-    /// whoever looks is told.
+    /// The operator's current order for the task. If it has changed, the coordinator knows it when this returns,
+    /// and readers are told.
     fn look_now(&self) -> Result<Order, ServeError> {
         self.looked.set(Instant::now());
         let order = self.serving.orders.of(&self.task.name);

@@ -2,7 +2,7 @@
 //!
 //! [`TextStore`] is a device's own: text beyond a cap in bytes or an age in days is gone, and what was learned from is deleted (Popov et
 //! al. 2018 train on text once and then let it go). [`TextFolder`] reads files that are somebody else's and writes none; [`TakenIn`] takes
-//! its lines into a store. [`Synthetic`] is a made-up person. Models are measured on text that is not learned from yet, and it stays
+//! its lines into a store. [`Synthetic`] is a synthetic user. Models are measured on text that is not learned from yet, and it stays
 //! until it is: so a device that has learned from all of its text has nothing to measure on, and gives zeros.
 
 mod store;
@@ -110,7 +110,7 @@ impl TextSource for TextFolder {
     }
 }
 
-/// A made-up person.
+/// A synthetic user.
 #[derive(Debug, Clone)]
 pub struct Synthetic {
     /// The crowd.

@@ -5,7 +5,7 @@
 //!
 //! Lines of a folder are known by digests, so that they are taken in once ([`TextStore::take_in`]). As long as a line stands in the folder its
 //! digest tells nobody anything; it goes when the folder is looked at and the line has not been there for as many days as text is kept.
-//! Until then whoever has the file can see whether a line that they guess was taken in.
+//! Until then anyone with the file can check whether a guessed line was imported.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -24,7 +24,7 @@ pub struct Participations {
 
 impl Participations {
     /// Those of training, or of evaluations, with who is on record in each step.
-    /// Who was in an attempt at a step that failed is told so in `failed`, device and step: its report may have been in a sum that came to nothing.
+    /// Who was in an attempt at a step that failed is told so in `failed`, device and step: its report may have been in the sum of a failed attempt.
     pub(super) fn of(purpose: Purpose, cohorts: &[Vec<u64>], failed: &BTreeSet<(u64, u64)>, lines: &[Line]) -> Self {
         let mut parts: BTreeMap<(u64, u64), [u64; 3]> = BTreeMap::new();
         let on_record =
@@ -165,7 +165,7 @@ mod tests {
                 Participations::of(Purpose::Training, cohorts, &BTreeSet::new(), lines);
             (lost, doubled)
         };
-        // Whoever gave and is not on record was too late; whoever is and was not thanked did not hear of it.
+        // A device that sent a report and is not on record was too late; one on record without thanks did not get the answer.
         assert_eq!(of(&[vec![0, 1], vec![0]], &honest), (0, 0));
         assert_eq!(of(&[vec![1], vec![0]], &honest), (1, 0), "thanked, and not on record");
         let failed = BTreeSet::from([(0, 0)]);

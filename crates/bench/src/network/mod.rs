@@ -136,7 +136,7 @@ pub struct NetworkTook {
     pub ready_made: bool,
     /// Rounds that were released.
     pub rounds_closed: u64,
-    /// Attempts at rounds that came to nothing.
+    /// Failed attempts at rounds.
     pub rounds_failed: u64,
     /// How often the server was killed.
     pub kills: u64,
@@ -160,7 +160,7 @@ pub struct NetworkTook {
     pub bytes_up: u64,
     /// Bytes from the server to devices.
     pub bytes_down: u64,
-    /// Times that a device crashed and started again, and that one was taken up by its owner in the midst of a part.
+    /// Times that a device crashed and started again, and that one was taken up by its owner during a participation.
     pub devices_crashed: u64,
     /// See [`Self::devices_crashed`].
     pub devices_left: u64,
@@ -168,7 +168,7 @@ pub struct NetworkTook {
     pub refused_by_server: u64,
     /// Connections that broke, and answers that were none, until the last round was released.
     pub broken: u64,
-    /// The same afterwards: the server is done and ends, and whoever waits for the next round has no answer.
+    /// The same afterwards: the server is done and ends, and devices that wait for the next round get no answer.
     pub broken_at_the_end: u64,
     /// What rounds took; none where there are not two releases one after the other without a kill in between.
     pub round: Option<RoundTimes>,

@@ -118,7 +118,7 @@ fn cpu_s(_pid: u32) -> Option<f64> {
 fn has_ended(child: &Child) -> bool {
     use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    // Whoever cannot be asked for is gone.
+    // A process that cannot be queried is gone.
     waitid(WaitId::Pid(Pid::from_child(child)), how).map_or(true, |status| status.is_some())
 }
 

@@ -223,7 +223,7 @@ fn spawn(
     let stderr = process.child().stderr.take();
     let (sender, lines) = channel();
     if let Some(stderr) = stderr {
-        // It ends with the process, or with whoever listens.
+        // It ends with the process, or when nobody listens any more.
         drop(std::thread::spawn(move || {
             let lines = BufReader::new(stderr).lines();
             lines.map_while(Result::ok).all(|line| sender.send(line).is_ok())

@@ -2,7 +2,7 @@
 //! device.
 //!
 //! A third says nothing, a third never finishes its header, a third never finishes its body; the latter two send a byte now and then, as
-//! whoever wants to stay would. The honest device checks in again and again over one connection, which the coordinator answers by its database.
+//! a client that wants to stay would. The honest device checks in again and again over one connection, which the coordinator answers by its database.
 
 use std::{
     io::{self, Read, Write},

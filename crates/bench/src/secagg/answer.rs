@@ -227,7 +227,7 @@ pub struct SampleTook {
     /// A description of the round.
     #[serde(flatten)]
     pub about: About,
-    /// Masks that the server of such a round takes off, on average.
+    /// Masks that the server of such a round removes, on average.
     pub streams: u64,
     /// Masks that were taken off here.
     pub streams_measured: u32,

@@ -36,7 +36,7 @@ struct Verified<'a> {
     verified: bool,
     #[serde(flatten)]
     found: &'a Verification,
-    /// The heads that lie beside the ledger, all on the chain.
+    /// The heads stored next to the ledger, all on the chain.
     heads_beside: &'a [Shown],
 }
 

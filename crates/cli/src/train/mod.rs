@@ -371,8 +371,8 @@ fn out(args: &TrainArgs) -> PathBuf {
     args.out.clone().unwrap_or_else(|| Path::new("runs").join(stamp()))
 }
 
-/// Makes a new folder of this name within `runs`, with a number behind it where there is one already: whoever starts two in one second
-/// gets two.
+/// Makes a new folder of this name within `runs`, with a number appended if it exists: two runs started in the same second get
+/// two folders.
 pub(crate) fn new_folder(name: &str) -> anyhow::Result<PathBuf> {
     let runs = Path::new("runs");
     std::fs::create_dir_all(runs).with_context(|| format!("cannot create {}", runs.display()))?;

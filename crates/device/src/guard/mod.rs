@@ -22,7 +22,7 @@
 //! ```
 //!
 //! [`Guard::allow`] makes durable that an input leaves, and only then gives a [`Permit`]. A crash after that costs the
-//! device the step; it never gives the step back. Whoever sends takes an [`Outgoing`], which only a permit makes:
+//! device the step; it never gives the step back. Sending takes an [`Outgoing`], which only a permit makes:
 //!
 //! ```compile_fail,E0451
 //! use keyhush_device::guard::{Asked, Permit};

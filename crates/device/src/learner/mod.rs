@@ -201,7 +201,7 @@ pub trait Learner: Send + Sync {
         kernels: KernelPath,
     ) -> Result<Box<dyn Predictor + 'a>, LearnerError>;
 
-    /// What whoever moves the parameters does afterwards, the server after every round: unit norms, where a model has them.
+    /// Applied after every change of the parameters, by the server after every round: restores unit norms, if the model has them.
     fn after_step(&self, _model: &mut [f32]) {}
 
     /// The same by workers, where it falls into pieces.
@@ -263,7 +263,7 @@ pub trait Trainer: Send {
     /// Cuts somebody's examples into batches, and says into how many. The next calls are about these.
     fn cut(&mut self, user: &Examples) -> usize;
 
-    /// A reading begins anew: what is carried is forgotten.
+    /// Starts a new reading: the carried state is cleared.
     fn begin(&mut self) {}
 
     /// How many examples of a batch are learned from.

@@ -1,7 +1,7 @@
 //! The description of a learner that is sent to devices, from which they rebuild it. A learner without one can be simulated, but a server
 //! refuses it.
 //!
-//! It is a part of the device protocol: whoever adds a learner for devices adds a variant here, and the compiler names the one place
+//! It is a part of the device protocol: a new learner for devices needs a variant here, and the compiler names the one place
 //! that makes it (`protocol::task`), where everything is held against the device's bounds before there is room for it.
 
 use lm::model::config::ModelConfig;

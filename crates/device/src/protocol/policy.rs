@@ -324,7 +324,7 @@ impl Policy {
     }
 
     /// What secure aggregation of a task must withstand. A sum is of as many as the task promises, and of no fewer than this device asks for
-    /// of any sum: whoever opens it sees it without noise.
+    /// of any sum: the server sees it without noise.
     #[must_use]
     pub fn secure_floor(&self, terms: &TaskTerms) -> Floor {
         let promised = u32::try_from(self.least_goal.max(terms.goal)).unwrap_or(u32::MAX);

@@ -452,7 +452,7 @@ impl Work {
 /// What is random in one input: fresh, and nobody's but the device's.
 ///
 /// # Errors
-/// When there is no randomness to be had.
+/// When there is no randomness.
 pub fn fresh(entropy: &mut dyn Entropy) -> Result<Drawn, NoRandomness> {
     let mut key = Zeroizing::new([0; 32]);
     entropy.fill(&mut *key)?;

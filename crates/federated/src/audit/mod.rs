@@ -9,7 +9,7 @@
 //! | [`texts`]      | texts drawn from a model, and how likely a model finds texts                        |
 //!
 //! All of them train models by the usual loop, each in a folder of its own ([`Lab`]). They look at the users they attack, so what they find
-//! is for whoever may look at these users: it is not private, and belongs to no run.
+//! is for people who may see these users' data: it is not private, and belongs to no run.
 
 pub mod membership;
 pub mod secrets;
@@ -40,7 +40,7 @@ use crate::{
     run::{After, Course, Driven, Ending, Observer, Opened, Run, RunError, Way},
 };
 
-/// Why an attack came to nothing.
+/// Why an attack failed.
 #[derive(Debug, Error)]
 pub enum StudyError {
     /// A run.

@@ -2,7 +2,7 @@
 //!
 //! Carlini et al. 2019 ("The Secret Sharer"), with users as in Ramaswamy et al. 2020 (arXiv:2009.10031): a canary is a sequence of words
 //! drawn uniformly, which some users have several times among their posts. After training its exposure says how much more likely the model
-//! finds it than sequences that nobody has; and a search by chance tries to get it out of the model: whoever knows its first two words
+//! finds it than sequences that nobody has; and a random search tries to extract it from the model: an attacker who knows its first two words
 //! draws the others from the model again and again.
 
 use std::collections::BTreeMap;

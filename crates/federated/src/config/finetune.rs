@@ -13,7 +13,7 @@ pub enum FineTune {
     Rehearsal {
         /// The share of the user's text in all that is read.
         lambda: f32,
-        /// A file of public text, one post per line; made-up general English by default.
+        /// A file of public text, one post per line; generated general English by default.
         public_text: Option<PathBuf>,
         /// How many tokens of it travel with the task; 20,000 by default.
         general_tokens: Option<usize>,

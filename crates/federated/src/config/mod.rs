@@ -170,7 +170,7 @@ With it, traffic is reported. Only \"grid\" is for real devices; the other kinds
 const FINETUNE: Head = head(
     "finetune",
     "\
-How a fine-tuned model keeps what it knew (Popov et al. 2018): devices mix in general text, or their labels include the
+How a fine-tuned model keeps what it knew (Popov et al. 2018): devices mix in general text, or labels include the
 incoming model's predictions. \"retraining\" does neither.",
 );
 const PARTICIPATION: Head = head(

@@ -121,7 +121,7 @@ impl<'a> Asking<'a> {
         self.ask(fleet, self.at(0, 0, false), 0, &Failures::new())
     }
 
-    /// The first attempt, by a program that ended in its midst.
+    /// The first attempt, by a program that ended during it.
     fn first_again(&self, fleet: &mut dyn Fleet) -> Seen {
         self.ask(fleet, self.at(0, 0, true), 0, &Failures::new())
     }
@@ -147,7 +147,7 @@ impl<'a> Asking<'a> {
         assert!(seen.users.as_ref().is_some_and(|users| !users.is_empty()), "a sum of nobody");
     }
 
-    /// Rule P24: nobody gives two inputs for a step. Whoever was asked is asked no more, and nobody else is asked instead.
+    /// Rule P24: nobody gives two inputs for a step. Users who were asked are not asked again, and nobody else is asked instead.
     fn the_same_attempt_again_is_the_same_or_was_interrupted(&self) -> Seen {
         let mut lives = (self.make)();
         let before = self.first(lives().as_mut());
@@ -201,7 +201,7 @@ impl<'a> Asking<'a> {
         answer(false)
     }
 
-    /// Rules P6 and P18: whoever came stays away for the minimum separation, whatever restarts there are.
+    /// Rules P6 and P18: a user who took part stays away for the minimum separation, whatever restarts there are.
     fn rounds_follow_each_other(&self) -> Vec<Seen> {
         let mut lives = (self.make)();
         let mut fleet = lives();

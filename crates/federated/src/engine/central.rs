@@ -38,7 +38,7 @@ pub trait CentralTrainer {
     /// When it broke down.
     fn store(&mut self, parameters: &mut [f32]) -> Result<(), EngineError>;
 
-    /// Forgets what was read: the next batch begins anew.
+    /// Forgets what was read: the next batch starts a new reading.
     fn forget(&mut self);
 
     /// How many numbers the state has.

@@ -3,7 +3,7 @@
 //! An engine trains users that somebody else chose and adds up what they send. It knows neither rounds nor privacy: what a user's
 //! part is, is [`device::round`]'s, and who takes part is the fleet's. Sums are integer sums, and
 //! what is random in a user's part is named by the attempt and the user, so every engine gives the same bits, in any order.
-//! Whoever trains users can also measure models ([`measure`]) and train one on public text ([`central`]).
+//! Engines can also evaluate models ([`measure`]) and train one on public text ([`central`]).
 
 pub mod central;
 pub mod measure;
@@ -125,7 +125,7 @@ pub enum EngineError {
     /// Parts do not add up.
     #[error(transparent)]
     Sum(#[from] EncodingError),
-    /// Secure aggregation came to nothing; [`SecureError::failure`] says whether that is the protocol's.
+    /// Secure aggregation failed; [`SecureError::failure`] says whether that is the protocol's.
     #[error(transparent)]
     Secure(#[from] SecureError),
     /// Secure aggregation by an engine that adds up in the clear.

@@ -65,7 +65,7 @@ pub struct Secured {
     pub busy_s: f64,
 }
 
-/// Why a secure round came to nothing.
+/// Why a secure round failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SecureError {
     /// The protocol says so.
@@ -189,7 +189,7 @@ impl Session<'_, '_> {
     fn run(&mut self, engine: &mut dyn PerUser, task: &Task<'_>) -> Result<(Outcome, Vec<(u64, Exact)>), EngineError> {
         let mut server = CollectKeys::open(self.secure.terms, &mut OsEntropy).map_err(SecureError::Failed)?;
 
-        // Whoever is there takes up the offer and advertises its keys.
+        // Every available device accepts the offer and advertises its keys.
         let offer = *server.offer();
         let mut there = self.there();
         let floor = self.secure.secure.floor();

@@ -2,7 +2,7 @@
 
 use privacy::rng::{NoiseSource, Purpose, StreamKey};
 
-/// When a user vanishes. Whoever sent its input before is in the sum.
+/// When a user vanishes. A user who sent its input before is in the sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Vanishes {
     /// Before it says anything.

@@ -11,7 +11,7 @@
 //! **It is not private, and cannot be made so by noise on sums:** the server sees the model of every user, and a model remembers text. So it
 //! is a baseline for experiments, outside of [`crate::fleet`]; [`check`] refuses settings that promise privacy, secure sums, and real
 //! devices. Distilling from models that were *released* with differential privacy is post-processing of them: [`distil`] does not ask where
-//! its teachers come from, and what they cost is composed by whoever releases them.
+//! its teachers come from, and what they cost must be composed when they are released.
 
 use device::{
     finetune::GeneralText,
@@ -144,7 +144,7 @@ pub enum On<'a> {
     Generated {
         /// How many tokens each time.
         tokens: usize,
-        /// It is written anew before each of the first so many epochs.
+        /// New text is generated before each of the first epochs, this many times.
         cycles: u32,
         /// The seed of the generated text.
         seed: u64,

@@ -2,7 +2,7 @@
 //!
 //! The loop ([`crate::round`]) asks for one attempt at a time and records what became of it at once, so that nothing of a failure
 //! is lost in a crash. Who is asked, how many come, who vanishes and how updates are added up is the fleet's: in a simulation it is
-//! drawn (`simulated`), on a network it is whoever checks in. A fleet asks nobody a second time for an attempt (rule P24).
+//! drawn (`simulated`), on a network it is the devices that check in. A fleet asks nobody a second time for an attempt (rule P24).
 //! [`of`] makes the fleet of a simulation, a server makes [`network::Network`], and nobody else names one.
 
 pub mod network;
@@ -97,7 +97,7 @@ pub struct At<'a> {
     pub round: u64,
     /// Which attempt at it, from 0.
     pub attempt: u32,
-    /// Whether it was asked for before, by a program that ended in its midst. Where inputs leave their users, a fleet either
+    /// Whether it was asked for before, by a program that ended during it. Where inputs leave their users, a fleet either
     /// takes the attempt up where it stood or answers that it was interrupted; it does not ask anybody again.
     pub again: bool,
 }
@@ -159,17 +159,17 @@ pub enum Outcome {
     Sum(Sum),
     /// A sum with the noise that users added.
     Noised(NoisedSum),
-    /// It came to nothing, by the protocol: that is recorded, and the run goes on.
+    /// It failed by the protocol: that is recorded, and the run continues.
     Failed(FailureReason),
 }
 
 /// What a fleet saw. There are no counts: how many took part is not released (rules P11 and P23).
 #[derive(Debug, Default)]
 pub struct Observed {
-    /// Who is in the sum; of an attempt that failed, whoever was given the task. None in simulations, where nobody real is. A fleet
+    /// Who is in the sum; of a failed attempt, the devices that were assigned the task. None in simulations, where nobody real is. A fleet
     /// makes it with the key of the run's pseudonyms ([`Secrets::pseudonym_key`]).
     pub participants: Option<ParticipationRecord>,
-    /// Why groups of the cohort came to nothing, where there is a sum without them; not how many.
+    /// Why groups of the cohort failed, if there is a sum without them; not how many.
     pub failed_groups: BTreeSet<FailureReason>,
     /// What only a simulation can see.
     pub exact: Option<Exact>,
@@ -190,7 +190,7 @@ pub struct Exact {
     pub busy_s: f64,
 }
 
-/// Why a fleet cannot go on: something is wrong with the program, the machine or the plan. An attempt that comes to nothing by
+/// Why a fleet cannot go on: something is wrong with the program, the machine or the plan. An attempt that fails by
 /// itself is no error, but [`Outcome::Failed`].
 #[derive(Debug, Error)]
 pub enum FleetError {
@@ -209,7 +209,7 @@ pub enum FleetError {
     /// There is nothing to draw from.
     #[error(transparent)]
     Randomness(#[from] RandomnessError),
-    /// Somebody wants to stop, in the midst of an attempt: it is asked for again when the run goes on.
+    /// Somebody wants to stop, during an attempt: it is asked for again when the run goes on.
     #[error("stopped during an attempt, which continues when the run is resumed")]
     Stopped,
     /// The coordinator of devices cannot go on.

@@ -115,7 +115,7 @@ impl NetworkTask {
             ));
         }
         let terms = terms(name, realm, plan, reads, phase)?;
-        // Two of three who are asked may come to nothing before anybody is missed.
+        // Two of three that are asked may fail before the round lacks any.
         let begin_with = plan.begin_with.unwrap_or_else(|| limits.all_waiting(3 * phase.cohort));
         Self::of(&terms, plan, phase, limits, begin_with)
     }
@@ -140,7 +140,7 @@ impl NetworkTask {
         let evaluation = Some(evaluations.plan);
         let local = LocalPlan { finetune: None, ..terms.local };
         let terms = TaskTerms { evaluation, full_weight_tokens: None, timer_s: None, local, ..terms };
-        // The task has begun long before: whoever is enrolled can be asked at once.
+        // The task has begun long before: all enrolled devices can be asked at once.
         let least = phase.secure.as_ref().map_or(0, |secure| secure.least_clients.into());
         Self::of(&terms, plan, phase, limits, phase.cohort.max(least)).map(Some)
     }
@@ -328,7 +328,7 @@ impl<D: Driver> Network<D> {
         Ok(self.pseudonyms.record(at.stream, at.step, at.attempt, keys)?)
     }
 
-    /// An attempt that came to nothing.
+    /// A failed attempt.
     fn failed(&mut self, at: At<'_>, reason: FailureReason, devices: &[DeviceKey]) -> Result<Attempted, FleetError> {
         self.last = Some((self.at(at), BTreeSet::new()));
         let participants = Some(self.participants(at, devices)?);
@@ -369,13 +369,13 @@ impl<D: Driver> Network<D> {
         }
     }
 
-    /// What is kept of an attempt in whose midst the program ended.
+    /// What is kept of an attempt during which the program ended.
     fn kept(&mut self, at: AttemptAt) -> Result<Option<OpenAttempt>, FleetError> {
         let kept = self.driver.with(move |coordinator, _| coordinator.kept(&at.task))?;
         Ok(kept.filter(|kept| kept.at == at))
     }
 
-    /// Who was given an attempt in whose midst the program ended, and that cannot go on: the keys of a secure session are gone with the
+    /// Who was given an attempt during which the program ended, and that cannot go on: the keys of a secure session are gone with the
     /// program, and a sum whose key is gone, or that is of others than the list says, opens for nobody. None where nobody was given it, or it goes on.
     fn lost(&mut self, task: &RoundTask<'_>) -> Result<Option<Vec<DeviceKey>>, FleetError> {
         let at = self.at(task.at);

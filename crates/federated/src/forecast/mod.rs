@@ -1,6 +1,6 @@
 //! Forecasts the cost of a run: epsilon over the rounds, memory, traffic and time.
 //!
-//! Epsilon, memory and bytes follow from the plan. Time is measured: [`rehearsal`] trains a few users of a made-up crowd with
+//! Epsilon, memory and bytes follow from the plan. Time is measured: [`rehearsal`] trains a few users of a synthetic crowd with
 //! the real loop, and `securely` does a small round of secure aggregation.
 
 pub mod rehearsal;
@@ -34,7 +34,7 @@ pub enum ForecastError {
     /// What would be released is not judged.
     #[error(transparent)]
     Account(#[from] AccountError),
-    /// Whoever there is cannot be counted.
+    /// The users of the data cannot be counted.
     #[error(transparent)]
     Run(#[from] RunError),
     /// The rehearsal failed.
@@ -179,7 +179,7 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// An estimate, measured on a made-up crowd.
+/// An estimate, measured on a synthetic crowd.
 #[derive(Debug, Clone, Serialize)]
 pub struct Time {
     /// Estimated seconds for the whole run.
@@ -310,7 +310,7 @@ fn memory(plan: &Plan, opened: &Opened, means: Means) -> Memory {
     Memory { training, server, mechanism, kept_by_users, evaluation, total }
 }
 
-/// Whoever took part keeps what was not sent: at most everybody, at most as often as anybody takes part.
+/// Users who took part keep what was not sent: at most all users, at most as often as anyone takes part.
 fn kept_by_users(plan: &Plan) -> u64 {
     let users = plan.ledger.population.min(plan.planned_participations(plan.rounds));
     let vectors = 1 + u64::from(plan.upload.keeps_velocity());

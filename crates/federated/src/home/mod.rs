@@ -7,7 +7,7 @@
 //! | module      | what it is                                                                   |
 //! |-------------|------------------------------------------------------------------------------|
 //! | `folder`    | a run as a folder                                                            |
-//! | [`heads`]   | heads of a ledger that lie beside it in a folder, and whether it is theirs   |
+//! | [`heads`]   | finds and checks the heads stored next to a ledger                          |
 
 mod folder;
 pub mod heads;

@@ -16,7 +16,7 @@ use crate::secrets::file::failed;
 /// Vectors being removed in the background.
 #[derive(Debug, Default)]
 pub(super) struct Discarded {
-    /// Vectors of entries below this one are gone for whoever asks.
+    /// Vectors of entries below this one read as removed.
     below: u64,
     removing: Option<JoinHandle<Result<(), (PathBuf, io::Error)>>>,
 }
@@ -50,7 +50,8 @@ impl Discarded {
 }
 
 impl Drop for Discarded {
-    /// Whoever opens the ledger next finds it as it was left. What could not be removed is no harm, and goes another time.
+    /// Waits for removals to finish, so that the next reader finds a settled folder. What could not be removed does no harm, and is
+    /// removed another time.
     fn drop(&mut self) {
         if let Some(removing) = self.removing.take() {
             drop(removing.join());

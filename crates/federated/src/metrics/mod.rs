@@ -71,7 +71,7 @@ pub struct Metrics {
     /// Uploads and bytes so far, as planned; with the section `[upload]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<Sent>,
-    /// Attempts at the rounds so far that came to nothing; the ledger and the report say why.
+    /// Failed attempts at the rounds so far; the ledger and the report say why.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failed_attempts: u64,
     /// What the releases so far cost, under a name that says what that means: `epsilon_so_far`; `epsilon_if_secret` in a

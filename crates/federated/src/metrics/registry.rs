@@ -1,8 +1,8 @@
 //! The registry of all metrics: name in files, display name, unit, which direction is better, and source. The lines of `metrics.jsonl`,
 //! TensorBoard, reports, sweeps and experiments read it here, and name no metric themselves.
 //!
-//! A family of numbers has a file of its own beside this one. Whoever adds a number defines it there and gives it a line in
-//! [`METRICS`]; whoever adds a learner says in [`Measures`] what an evaluation of it measures, with a line in [`MEASURES`].
+//! A family of numbers has a file of its own beside this one. A new number is defined there and gets a line in
+//! [`METRICS`]; a new learner needs a [`Measures`] that says what its evaluation measures, and a line in [`MEASURES`].
 
 use std::{fmt, sync::LazyLock};
 

@@ -75,7 +75,7 @@ pub struct Setting {
 /// All that was decided before the first round.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// As it was written: to recognise it by, and for whoever asks about settings. The loop and the run only read what is derived from it.
+    /// The settings as written: to recognize the run, and for display. The loop and the run only read what is derived from it.
     pub config: Config,
     /// The same as text, with everything resolved: what a run is bound to.
     pub settings: String,
@@ -125,11 +125,11 @@ pub struct Plan {
 /// What the devices of a simulation do, beside training.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Devices {
-    /// The share of them that vanish in the midst of a round.
+    /// The share of them that vanish during a round.
     pub vanish: f64,
     /// Those with lower numbers spoil every secure sum that they take part in.
     pub spoilers: u64,
-    /// F: whoever was asked for so many attempts that failed is not asked any more, where devices come by themselves.
+    /// F: devices that were asked in this many failed attempts are no longer asked, if devices come by themselves.
     pub leave_out_after: u64,
 }
 

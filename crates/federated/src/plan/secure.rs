@@ -210,7 +210,7 @@ impl Secure {
     }
 }
 
-/// What is believed of a server whose directory nobody else vouches for.
+/// What is believed of a server whose directory nobody else certifies.
 const fn words_of(adversary: Adversary) -> &'static str {
     match adversary {
         Adversary::Curious => "",

@@ -19,7 +19,7 @@ pub trait Admission: Send {
     fn admits(&self, device: &DeviceKey, enrol: &Enrol) -> Result<(), String>;
 }
 
-/// Whoever knows the token.
+/// Admits devices that know the token.
 pub struct ByToken(Vec<u8>);
 
 impl ByToken {

@@ -136,8 +136,8 @@ struct Running {
     round_s: Option<f64>,
     /// Devices that were still at work when their attempt was over, until when: what becomes of them is counted.
     lingering: BTreeMap<Ticket, u64>,
-    /// Who was given the last attempt that is settled: those who took part, each with the round from which it may again. Whoever did
-    /// not hear that its part counts can still ask.
+    /// The devices of the last settled attempt: those that took part, each with the round from which it is eligible again. A device
+    /// that was not told that its report counts can still ask.
     settled: BTreeMap<Ticket, Option<u64>>,
 }
 
@@ -271,7 +271,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// An attempt of a task was open when the server ended, and is opened again next: until then whoever was given it waits.
+    /// An attempt of a task was open when the server ended, and is opened again next: until then the devices assigned to it wait.
     ///
     /// # Errors
     /// When there is no such task, or the store cannot be read.
@@ -283,7 +283,7 @@ impl Coordinator {
     }
 
     /// Of a task, such as that of evaluations, devices are needed while an attempt is open and not between two of them. An attempt that
-    /// finds nobody is given up, so that whoever waits for it goes on.
+    /// finds nobody is given up, so that waiting devices can do something else.
     ///
     /// # Errors
     /// When there is no such task.
@@ -319,7 +319,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// What the operator wants of a task from now on. Whoever waits for nothing else is told when to come back.
+    /// What the operator wants of a task from now on. Devices that wait for nothing else are told when to come back.
     ///
     /// # Errors
     /// When there is no such task, or an attempt cannot go on.
@@ -510,7 +510,7 @@ impl Coordinator {
         }
     }
 
-    /// Whoever waited for an answer has left.
+    /// A device that waited for an answer has left.
     pub fn gave_up(&mut self, request: RequestId) {
         self.leaves(request);
         self.waiters.retain(|_, (waits, _)| *waits != request);
@@ -553,7 +553,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Whoever waits and can be told something is.
+    /// Answers all waiting devices that can be told something.
     fn tell_waiters(&mut self, now: u64) {
         let mut told = Vec::new();
         for (part @ (device, ticket), (request, _)) in &self.waiters {
@@ -600,7 +600,7 @@ impl Coordinator {
         if let Some(leave_out) = &running.leave_out {
             running.left_out = left_out(&self.store.spoiled(&at.task, leave_out.after)?, leave_out);
         }
-        // A task begins when the first devices are given it: whoever enrols before that need not wait.
+        // A task begins when it is first assigned: devices that enrol before that need not wait.
         if at.round > 0 || desk.assigned().next().is_some() {
             running.round = Some(at.round);
         }
@@ -622,7 +622,7 @@ impl Coordinator {
         self.batch.push(Write::KeepModel { task, digest, packed });
     }
 
-    /// An attempt came to nothing by the doing of somebody who was given it: that counts for all of them. To be said before it is settled.
+    /// An attempt failed because of one of its devices: that counts for all of them. Call this before it is settled.
     pub fn spoiled(&mut self, at: &AttemptAt) {
         self.batch.push(Write::Spoiled(*at));
     }
@@ -642,7 +642,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// A task cannot go on in this life of the server: whoever was given an attempt of it waits for nothing.
+    /// A task cannot continue until the server restarts: its assigned devices are told not to wait.
     pub fn broke(&mut self, task: &TaskDigest) {
         if let Some(running) = self.tasks.get_mut(task) {
             running.returning.clear();

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Devices are given the task as they are needed: at first as many as will do at the measured drop-out, later more where some have run
-//! out of time. Exactly the goal's reports are added; whoever comes after is late. A report counts once, however often it is sent.
+//! out of time. Exactly the goal's reports are added; later ones are refused as late. A report counts once, however often it is sent.
 //!
 //! What is added up lies in memory, and is merged into the store, sealed, with the list of whose it is, when at least
 //! [`LEAST_MERGED`] reports are new and [`MERGE_EVERY_MS`] or [`MERGE_AFTER`] of them have passed: fewer new reports would make two
@@ -100,7 +100,7 @@ pub enum Closed {
     Sum(Sum, Vec<DeviceKey>),
     /// Secure aggregation has all that it needs to take the masks off, which takes a while.
     Masked(Box<super::secure::Unmasking>),
-    /// It came to nothing; these were given the task.
+    /// It failed; these devices were assigned the task.
     Failed(FailureReason, Vec<DeviceKey>),
 }
 
@@ -435,7 +435,7 @@ impl Desk {
             && let Some(sum) = self.sum.take()
         {
             let devices = self.in_sum();
-            // Whoever is in it twice, or is not on the list, moves the model farther than is paid for.
+            // A device that is in it twice, or not on the list, would move the model farther than is accounted for.
             if !sum.is_of(devices.len() as u64) {
                 return self.fail(FailureReason::Interrupted);
             }
@@ -450,7 +450,7 @@ impl Desk {
         self.places.iter().filter(|(_, place)| is_in(place)).map(|(device, _)| *device).collect()
     }
 
-    /// It comes to nothing.
+    /// The attempt fails.
     pub fn fail(&mut self, reason: FailureReason) {
         if !self.over {
             (self.over, self.sum) = (true, None);
@@ -458,7 +458,7 @@ impl Desk {
         }
     }
 
-    /// Time passes: whoever is too late is, and an attempt that got nowhere is given up.
+    /// Time passes: devices that are too late time out, and an attempt without progress is given up.
     pub fn tick(&mut self, now: u64) {
         if self.over {
             return;
@@ -495,7 +495,7 @@ impl Desk {
         }
     }
 
-    /// An attempt that nobody could be given is given up after as long as one that came to nothing.
+    /// An attempt without any device is given up after the same time as a failed one.
     pub fn give_up_waiting(&mut self, now: u64) {
         if self.assigned_at.is_none() && now > self.opened_at + WINDOWS * self.opening.windows.report_ms {
             self.fail(FailureReason::BelowGoal);

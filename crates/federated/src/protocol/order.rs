@@ -2,7 +2,7 @@
 //!
 //! A pause takes nothing from anybody: an attempt that devices were given goes on to its end, with other devices where time runs out for
 //! some, since their participations are used up either way (rule P24). Nothing after it begins. A stop gives such an attempt up: it is
-//! recorded as failed, and whoever was given it took part.
+//! recorded as failed, and the devices assigned to it took part.
 
 use serde::{Deserialize, Serialize};
 

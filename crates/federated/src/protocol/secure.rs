@@ -2,7 +2,7 @@
 //!
 //! The protocol is that of the crate `secagg` (`docs/SECAGG.md`); here is what a network adds to it: devices ask what comes next, answer
 //! in their own time, say things twice, and vanish. A phase ends when everybody has answered or its time is over and those
-//! who have suffice; then whoever has not answered has dropped out.
+//! who have suffice; then devices that have not answered have dropped out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -280,7 +280,7 @@ impl SecureDesk {
         self.answered.len() >= expected || enough || now > self.until
     }
 
-    /// Ends the phase. Whoever has not answered has dropped out.
+    /// Ends the phase. Devices that have not answered have dropped out.
     fn advance(&mut self) -> Result<Advanced, RoundFailure> {
         Ok(match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Before | Phase::Over => Advanced::To(Phase::Over),

@@ -35,7 +35,7 @@ pub struct Standing {
     /// In how many rounds it took part, as far as anybody can know: counted when it is given the task, taken back when the
     /// attempt is settled and nothing of it had arrived.
     pub participations: u64,
-    /// How many attempts that it was given came to nothing because somebody sent something else than was agreed, or vanished
+    /// How many attempts it was assigned to failed because some device sent something other than agreed, or vanished
     /// ([`Write::Spoiled`]).
     pub spoiled: u64,
 }
@@ -125,7 +125,7 @@ pub enum Write {
         /// gzip.
         packed: Vec<u8>,
     },
-    /// An attempt came to nothing by the doing of somebody who was given it, and nobody knows of whom: it counts for all of them.
+    /// An attempt failed because of one of its devices, and it is not known which: it counts for all of them.
     Spoiled(AttemptAt),
     /// A task is over for good: what is known of devices in it goes, with what they were given. The devices stay, for other tasks.
     Forget {

@@ -7,7 +7,7 @@
 //!
 //! - sampled ([`privacy::Participation::is_sampled`]): the step is passed over. Asking others would be another sampling than the
 //!   one that is accounted for. The model stays as it is, the step's noise is never drawn, and the whole plan is counted, as if
-//!   the step had been released. Whoever was asked is not there until the model changes (the simulated fleet's `roster` says why).
+//!   the step had been released. Users who were asked are absent until the model changes (the simulated fleet's `roster` says why).
 //!   (Correlated noise needs every step; it is refused with sampling, so there is none to pass over.)
 //! - by themselves: the step is attempted again with the next devices of the queue ([`crate::cohort::queue`]). A failed attempt is a
 //!   participation of everybody who was asked. So the limits that the guarantee is computed from hold for all inputs that ever
@@ -37,7 +37,7 @@ pub const MOST_FAILED_ATTEMPTS: usize = 5;
 /// participations, or pass over a whole plan and end as if all were well.
 pub const MOST_INTERRUPTIONS: usize = 10;
 
-/// An attempt that came to nothing.
+/// A failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failed {
     /// Rounds that were done before: it was an attempt at the next one.
@@ -119,14 +119,14 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         Ok(failures.last().map_or(0, |last| last.attempt + 1))
     }
 
-    /// The attempt at the next round in whose midst the program ended, if there is one.
+    /// The attempt at the next round during which the program ended, if there is one.
     pub(super) fn interrupted(&self) -> Result<Option<u32>, RoundError> {
         let (phase, step) = self.place();
         let begun = self.ledger.interrupted()?;
         Ok(begun.filter(|begun| begun.stream == phase.stream && begun.step == step).map(|begun| begun.attempt))
     }
 
-    /// Records an attempt in whose midst the program ended, where nobody will ask for it again: whoever was asked may have sent an
+    /// Records an attempt during which the program ended, if it will not be asked for again: those who were asked may have sent an
     /// input.
     ///
     /// # Errors

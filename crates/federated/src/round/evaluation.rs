@@ -6,7 +6,7 @@
 //!
 //! An evaluation is a release like a round's, in a stream of its own: with its own participation, noise and keys, and the next round
 //! waits for it. Nothing of the model depends on it. Where it stands follows from the ledger alone: the evaluation of a model has
-//! its entry between the round that made the model and the round that follows. So after a crash it is gone on with, or was done.
+//! its entry between the round that made the model and the round that follows. So after a crash it is continued, or was done.
 //!
 //! An attempt that fails is recorded, and others are asked, [`MOST_ATTEMPTS`] times in all; then the evaluation is left out and the
 //! run goes on: a model that nobody measured is no worse. Its step is taken by the next one, whose attempts go on counting, so nobody
@@ -38,7 +38,7 @@ pub enum Due {
     Step(u64),
     /// It was measured, at this step.
     Done(u64),
-    /// It came to nothing, as often as it may.
+    /// It failed as often as it may.
     LeftOut,
 }
 
@@ -53,7 +53,7 @@ pub enum Evaluated {
     OutOfBudget(LedgerError),
 }
 
-/// An attempt at an evaluation that came to nothing.
+/// A failed attempt at an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailedEvaluation {
     /// Rounds of the model that was to be measured.
@@ -202,7 +202,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         Ok(At { stream: EVALUATION, step, round: step, attempt, again })
     }
 
-    /// The step and the attempt of an evaluation in whose midst the program ended, if there is one.
+    /// The step and the attempt of an evaluation during which the program ended, if there is one.
     fn interrupted_evaluation(&self) -> Result<Option<(u64, u32)>, RoundError> {
         let begun = self.ledger.interrupted()?.filter(|begun| begun.stream == EVALUATION);
         Ok(begun.map(|begun| (begun.step, begun.attempt)))
@@ -245,7 +245,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         Ok(fleet.attempt(&task)?)
     }
 
-    /// Records an evaluation in whose midst the program ended, where nobody will ask for it again: whoever was asked may have sent
+    /// Records an evaluation during which the program ended, if it will not be asked for again: those who were asked may have sent
     /// counts.
     ///
     /// # Errors

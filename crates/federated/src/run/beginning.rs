@@ -2,7 +2,7 @@
 //!
 //! A release from other data than its ledger speaks of, or by other settings than its plan was checked with, is not the one
 //! that is accounted for. So a run keeps, in `secret/`, keyed digests of its settings, of its store and of its first
-//! parameters, and compares them when it goes on. The digests are keyed because a plain one would tell whoever has a guess
+//! parameters, and compares them when it goes on. The digests are keyed because a plain one would tell anyone with a guess
 //! of somebody's text whether it is right. The settings stand there as text too, to say what changed.
 
 use corpus::store::Store;
@@ -29,7 +29,7 @@ pub(super) struct Beginning {
     /// Of the run's noise key, from which the order of arrivals follows; none where the noise is simulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     noise_key: Option<Digest>,
-    /// Of the store; none where the text is made up, which the settings describe whole.
+    /// Of the store; none if the text is synthetic, which the settings describe whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<StoreDigests>,
     /// Of what devices rehearse; none where they do not.

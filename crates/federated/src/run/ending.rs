@@ -111,7 +111,7 @@ impl<H: Home + Records> Run<'_, H> {
         Weights::Learned(Learned { config, values })
     }
 
-    /// Records an attempt in whose midst the program ended, now that nobody asks for it again.
+    /// Records an attempt during which the program ended, now that nobody asks for it again.
     fn abandon(&mut self) -> Result<(), RunError> {
         let time = self.time();
         if let Some(failed) = self.rounds.abandon_evaluation(time)? {

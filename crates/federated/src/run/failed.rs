@@ -20,14 +20,14 @@ impl<H: Home + Records> Run<'_, H> {
         Ok(Step { failed: Some(failed), ..self.stands(metrics) })
     }
 
-    /// The attempts that came to nothing, in order, as the ledger has them.
+    /// The failed attempts, in order, as the ledger has them.
     #[must_use]
     pub fn failed(&self) -> Vec<Failed> {
         failed_attempts(self.ledger())
     }
 }
 
-/// The attempts that came to nothing, in order, as a ledger has them.
+/// The failed attempts, in order, as a ledger has them.
 pub(super) fn failed_attempts<S: LedgerStore>(ledger: &Ledger<S>) -> Vec<Failed> {
     let mut all = Vec::new();
     let mut first = 0;

@@ -51,7 +51,7 @@ pub struct Kept {
     pub rounds: u64,
     /// Why it is over, where it is closed.
     pub ended: Option<Over>,
-    /// Attempts at its rounds that came to nothing.
+    /// Failed attempts at its rounds.
     pub failed: Vec<Failed>,
     /// What its ledger states now.
     pub statement: Statement,

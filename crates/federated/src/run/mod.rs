@@ -18,8 +18,8 @@
 //!
 //! Killed at any moment, a run goes on from its newest checkpoint: what the ledger has beyond it is applied again, never
 //! released again, and evaluated where that was due. So a simulation ends with the same model, metrics and events. With secret
-//! noise what was recorded stays, and a step that was not is drawn anew (rule P21). Where inputs leave their users, a round in whose
-//! midst it was killed is taken up by its fleet or has failed, as any other that comes to nothing: its users are not asked again
+//! noise what was recorded stays, and a step that was not is drawn again (rule P21). Where inputs leave their users, a round during
+//! which it was killed is resumed by its fleet or has failed, like any other failed round: its users are not asked again
 //! (rule P24). A run that ends is closed: its noise cannot be drawn again by anyone (rule P20).
 
 mod beginning;
@@ -126,9 +126,9 @@ impl From<&Over> for Ended {
 pub struct Step {
     /// The round that was done, if one was.
     pub done: Option<Box<Done>>,
-    /// The attempt at a round that came to nothing, if it did.
+    /// The failed attempt at a round, if it failed.
     pub failed: Option<Failed>,
-    /// The attempt at an evaluation by devices that came to nothing, if it did.
+    /// The failed attempt at an evaluation by devices, if it failed.
     pub failed_evaluation: Option<FailedEvaluation>,
     /// The evaluation after it, where there was one.
     pub metrics: Option<Metrics>,
@@ -244,7 +244,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         Self::begin_in(store, home, plan, opened, means)
     }
 
-    /// Whoever has the store is the only one who begins; settings and keys that are there were left by one who did not get to it.
+    /// Only the owner of the store begins a run; settings and keys that are there were left by one who did not get to it.
     fn begin_in(store: H::Store, home: H, plan: &'a Plan, opened: &'a Opened, means: Means) -> Result<Self, RunError> {
         let secrets = home.secrets();
         home.write_paper(Paper::Settings, &plan.settings)?;

@@ -67,7 +67,7 @@ enum Text {
         train: Vec<u64>,
         held_out: Vec<u64>,
     },
-    /// It is on devices. Models are measured on public text, or on people who are made up.
+    /// It is on devices. Models are measured on public text, or on synthetic users.
     Devices {
         public: Vec<String>,
         made_up: SynthPlan,
@@ -327,7 +327,7 @@ impl Opened {
         Ok(SyntheticPopulation::new(crowd, Tokenizer::new(self.rules), &self.vocabulary, self.learner()))
     }
 
-    /// How many of the declared users there are, where that is known here and can be another number: not where they are made up, nor
+    /// How many of the declared users there are, where that is known here and can be another number: not if they are synthetic, nor
     /// where they are devices.
     ///
     /// # Errors
@@ -357,7 +357,7 @@ impl Opened {
         if matches!(self.text, Text::Devices { .. }) {
             return Ok(());
         }
-        // In a made-up crowd canaries take the places of people.
+        // In a synthetic crowd canaries take the places of people.
         let beside = self.canaries.filter(|_| self.store().is_some()).map_or(0, |(_, canaries)| canaries);
         let (declared, there) = (config.participation.population, self.people(config.unit)?.users() + beside);
         if there > declared {

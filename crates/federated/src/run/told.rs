@@ -35,7 +35,7 @@ pub(super) struct Told<'a> {
     pub(super) history: &'a [Metrics],
     /// What users did, exactly; simulations only.
     pub(super) totals: Option<Totals>,
-    /// Attempts that came to nothing.
+    /// Failed attempts.
     pub(super) failed: &'a [Failed],
     /// What the ledger guarantees.
     pub(super) statement: &'a Statement,

@@ -109,7 +109,7 @@ impl PrivateFile {
         Ok(Some(bytes))
     }
 
-    /// Writes it anew. What was there is removed, not overwritten: for what was never used.
+    /// Rewrites it. What was there is removed, not overwritten: for what was never used.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), LedgerError> {
         self.make_folder()?;
         self.disk.remove(&self.path).map_err(failed("replace", &self.path))?;

@@ -141,7 +141,7 @@ impl Secrets {
         Ok(SecretSteps::new(self.noise_key()?, shelf.open(last)?))
     }
 
-    /// The same for evaluations by devices, on a shelf of their own: the noise of a step of theirs is never needed again, and recording one
+    /// The same for evaluations by devices, on a separate shelf: the noise of an evaluation step is never needed again, and recording one
     /// erases all keys of its shelf.
     ///
     /// # Errors

@@ -78,7 +78,7 @@ pub trait Vault: Send + Sync {
     /// When it cannot be read, or others can read it.
     fn read(&self, name: SecretName) -> Result<Option<Zeroizing<Vec<u8>>>, LedgerError>;
 
-    /// Makes it anew. What was there was never used, and need not be overwritten.
+    /// Recreates it. What was there was never used, and need not be overwritten.
     ///
     /// # Errors
     /// When it is not known to be durable.

@@ -3,7 +3,7 @@
 use privacy::rng::{NoiseSource, Purpose, SimulationKey};
 use serde::{Serialize, Serializer};
 
-/// How often the values are drawn anew.
+/// The number of bootstrap resamples.
 pub const RESAMPLES: usize = 10_000;
 /// The share of the resampled means below an interval, and above it.
 const TAIL: f64 = 0.025;
@@ -21,7 +21,7 @@ pub enum Spread {
     /// The least and the largest value: too few for an interval.
     #[serde(rename = "range")]
     Range,
-    /// 95 % of the means of values drawn anew lie between them.
+    /// 95 % of the means of resampled values lie between them.
     #[serde(rename = "interval_95")]
     Interval,
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use super::{Folder, FolderError, Weights};
 use crate::tokenizer::Rules;
 
-/// What is guaranteed to the people whose text a model was trained with. Texts come from whoever trained it: a statement is
+/// What is guaranteed to the people whose text a model was trained with. The trainer supplies the texts: a statement is
 /// made by the ledger, not by the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Guarantee {
@@ -20,7 +20,7 @@ pub enum Guarantee {
         epsilon: String,
         /// Delta, as the statement prints it.
         delta: String,
-        /// Whom it is for: each user, or each user of a crowd that was made up.
+        /// Whom it is for: each user, or each user of a synthetic crowd.
         protects: String,
         /// The statement in Markdown, without a title.
         statement: String,

@@ -202,7 +202,7 @@ const FEW_TOKENS: usize = 1024;
 
 /// Which sequences are read side by side: at most `rows` of about the same length, so that little is padded, and at most a share of
 /// all tokens, so that a few long texts are not left to one thread. The batches depend on the lengths alone and never on threads, so
-/// a model computes the same numbers whoever asks. Those with the most to read come first.
+/// a model computes the same numbers on any thread. Those with the most to read come first.
 #[must_use]
 pub fn batches(lengths: &[usize], rows: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();

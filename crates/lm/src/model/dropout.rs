@@ -23,7 +23,7 @@ const DRAWN: usize = 4096;
 /// Bytes of a block of ChaCha20.
 const BLOCK: usize = 64;
 
-/// Where the mask of one place lies in the keystream of a step: for whoever draws it elsewhere.
+/// Where the mask of one place lies in the keystream of a step: for code that draws it elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MaskPlace {
     /// The counter of the block that it begins with.
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Whoever draws a mask by itself, from the key, the step and its place, draws the same.
+    /// A mask drawn separately, from the key, the step and its place, is the same.
     #[test]
     fn a_mask_can_be_drawn_by_its_place_alone() {
         for kind in [DropoutKind::PerStep, DropoutKind::Variational] {

@@ -60,7 +60,7 @@ pub struct Size {
     pub default: Option<usize>,
     /// A usual number, as an example.
     pub usual: usize,
-    /// What to take, for whoever asks.
+    /// Advice on how many to use.
     pub advice: &'static str,
     /// What is proposed where participations of a user are so far apart.
     pub proposed: fn(distance: u64) -> usize,

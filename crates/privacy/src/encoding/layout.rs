@@ -68,7 +68,7 @@ pub(crate) fn sqrt_up(squared: u64) -> f64 {
     libm::sqrt(squared as f64) * (1.0 + 4.0 * f64::EPSILON)
 }
 
-/// The smallest integer parameter whose noise has at least this standard deviation after what rule P3 takes off.
+/// The smallest integer parameter whose noise has at least this standard deviation after what rule P3 subtracts.
 pub(crate) fn sigma_for(wanted: f64) -> Result<u64, EncodingError> {
     let sigma = libm::ceil(libm::sqrt(wanted * wanted + 9.0) * (1.0 + 8.0 * f64::EPSILON));
     if !(sigma.is_finite() && sigma <= 2.0f64.powi(57)) {

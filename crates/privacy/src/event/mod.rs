@@ -176,7 +176,7 @@ pub enum PrivacyEvent {
         l2_sensitivity: f64,
     },
     /// All rounds of a run of fresh noise whose users take part within limits ([`Participation::MinSeparation`] or
-    /// [`Participation::Once`]): each round is `event` for whoever takes part in it, and nothing for everybody else. It
+    /// [`Participation::Once`]): each round is `event` for users who take part in it, and nothing for all others. It
     /// costs `event` as often as a user can take part in so many rounds; nothing is amplified.
     LimitedRounds {
         /// How many rounds there were.

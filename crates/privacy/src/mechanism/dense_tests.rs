@@ -336,7 +336,7 @@ impl StepKeys for Replayed<'_> {
     }
 }
 
-/// Rule P21: a run that is copied in the midst of a segment, with all its keys, and goes on with a sum in which one user
+/// Rule P21: a run that is copied during a segment, with all its keys, and goes on with a sum in which one user
 /// differs. The difference of the two releases is not that user's update: it is covered by noise of both.
 #[test]
 fn p21_the_releases_of_two_copies_do_not_differ_by_one_user() {

@@ -12,7 +12,7 @@
 //! anywhere, since together with what was released it would reveal the sums (rule P20); before the next release it is drawn
 //! again from the keys of the segment's steps, and where the segment is over it is not needed at all.
 //!
-//! Coordinates are drawn in chunks, each from a stream of its own, by whoever brings [`Workers`]; the bits are the same.
+//! Coordinates are drawn in chunks, each from its own stream, on any [`Workers`]; the bits are the same.
 
 mod banded;
 mod blt;
@@ -198,7 +198,7 @@ impl MechanismPlan {
         self.segments.iter().map(|s| s.rounds).sum()
     }
 
-    /// A step as the keys of its noise name it, and whether later steps take off noise that was added up to it; none where
+    /// A step as the keys of its noise name it, and whether later steps subtract noise that was added up to it; none where
     /// the mechanism adds no noise or has no such step.
     #[must_use]
     pub fn last_step(&self, step: u64) -> Option<LastStep> {
@@ -400,7 +400,7 @@ impl Position {
     const START: Self = Self { segment: 0, rounds: 0, encoding: None };
 }
 
-/// A mechanism in the midst of its run.
+/// A mechanism during its run.
 #[derive(Debug)]
 pub struct Mechanism {
     plan: MechanismPlan,
@@ -498,7 +498,7 @@ impl Mechanism {
         self.position.rounds == 0
     }
 
-    /// Whether later steps take off noise that was added so far.
+    /// Whether later steps subtract noise that was added so far.
     #[must_use]
     pub fn needs_noise_again(&self) -> bool {
         let last = self.step().checked_sub(1).and_then(|step| self.plan.last_step(step));
@@ -531,7 +531,7 @@ impl Mechanism {
     }
 
     /// The same on the threads of the caller: chunks of the vector have streams of their own, so the release has the same bits
-    /// whoever draws which.
+    /// whichever worker draws which.
     ///
     /// # Errors
     /// As [`Mechanism::release`]; and when the workers left something out.
@@ -603,7 +603,7 @@ impl Mechanism {
     }
 
     /// Moves on past a step that was released and recorded before this state was kept again: after a crash the recorded
-    /// release is used, and the step is never released anew (rule P13).
+    /// release is used, and the step is never released again (rule P13).
     ///
     /// # Errors
     /// When the release is not that of the next step, or contradicts the segment; the state stays as it is.

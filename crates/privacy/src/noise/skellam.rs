@@ -97,7 +97,7 @@ enum Verdict {
 struct CentredPoisson {
     lambda: u64,
     stairs: Staircase,
-    /// For each step, right and left: whoever decides below this, in units of 2^-32, keeps any place of the step.
+    /// For each step, right and left: a decision below this, in units of 2^-32, accepts any place of the step.
     keep_below: Vec<[u32; 2]>,
 }
 

@@ -350,7 +350,7 @@ impl Query {
         }
     }
 
-    /// Fields that the mechanism has no use for are refused: whoever gave them meant something else.
+    /// Fields that the mechanism does not use are refused: they were probably meant for something else.
     fn refuse_strangers(&self, mechanism: Mechanism) -> Result<(), QueryError> {
         use Mechanism::{DistributedSkellam, FixedSize, NonPrivate, Poisson, Skellam, Zcdp};
         let sampled = matches!(mechanism, Poisson | FixedSize);

@@ -279,7 +279,7 @@ impl Sum {
         Ok(sum)
     }
 
-    /// The sum over all processes of one run, by a collective of theirs. `add` is given the integers of this process and
+    /// The sum over all processes of one run, by a collective operation. `add` is given the integers of this process and
     /// how many users they are of, and leaves in place of both those of all processes, or what it was given where another
     /// process gets the sum. The one place where integers without noise leave and come back: it is for processes that
     /// trust each other as threads do, each with a sum of the same encoding, and not for a network of strangers.

@@ -30,7 +30,7 @@ pub struct Published {
 }
 
 /// A release that a mechanism made, or, marked as not private, [`super::Sum::release_without_privacy`]. There is one of each, and
-/// it cannot be read from bytes: whoever has one has come by all the stages before it. It reads as the [`Published`] that it is.
+/// it cannot be read from bytes: it can only be made through all the stages before it. It reads as the [`Published`] that it is.
 #[must_use]
 #[derive(Debug, PartialEq)]
 pub struct Released(Published);

@@ -75,7 +75,7 @@ fn text(size: i32, across: HPos, down: VPos) -> TextStyle<'static> {
     ("sans-serif", f64::from(fine(size)) * 1.24).into_font().color(&BLACK).pos(Pos::new(across, down))
 }
 
-/// About how wide a text is, in pixels: nobody knows the fonts of whoever looks.
+/// About how wide a text is, in pixels: the reader's fonts are unknown.
 fn text_width(text: &str, size: i32) -> i32 {
     (text.chars().count() as f64 * f64::from(size) * 0.58).ceil() as i32
 }

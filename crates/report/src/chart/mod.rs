@@ -4,7 +4,7 @@
 //! besides those of the series, so that a dark page can exchange the two.
 //!
 //! `plotters` draws; heading, legend, axes and ticks are laid out here, because it puts a legend over the lines, measures text with
-//! the fonts of whoever draws, and leaves a short logarithmic axis almost without ticks. The outermost tag is ours as well, for
+//! the fonts of the drawing machine, and leaves a short logarithmic axis almost without ticks. The outermost tag is ours as well, for
 //! a picture that scales and has a title for those who do not see it.
 
 mod axis;

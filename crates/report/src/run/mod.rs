@@ -74,7 +74,7 @@ pub struct Report<'a> {
     pub metrics: &'a [Metrics],
     /// Its rounds.
     pub timing: &'a [Timing],
-    /// Attempts at its rounds that came to nothing.
+    /// Failed attempts at its rounds.
     pub failed: &'a [Failed],
     /// What its canaries show, where it has some and is over.
     pub audit: Option<&'a Shown>,

@@ -106,7 +106,7 @@ pub enum ClientError {
         /// Its slot in the list we are shown.
         slot: usize,
     },
-    /// A member that nobody vouches for.
+    /// A member that nobody certifies.
     #[error("the evidence of member {slot} is not valid")]
     Evidence {
         /// Its slot in the list we are shown.

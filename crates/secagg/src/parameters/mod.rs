@@ -13,7 +13,7 @@
 //!
 //! The first two fail with a chance of at most 2^-sigma together, the third with at most 2^-eta. [`Parameters::find`]
 //! takes the smallest degree that keeps all three, and for the few clients that no ring can serve the complete graph,
-//! where nothing is left to chance. [`Parameters::check_floor`] is what a device asks of parameters, whoever proposes
+//! where nothing is left to chance. [`Parameters::check_floor`] is what a device requires of parameters, no matter who proposes
 //! them.
 //!
 //! **A server that lies** about who dropped out and who shared (semi-malicious) is held to one story by a [`Committee`],

@@ -114,7 +114,7 @@ impl CollectAgreement {
         if got < needed { Err(RoundFailure::NotAgreed { got, needed }) } else { Ok(()) }
     }
 
-    /// Ends the agreement. Whoever has not signed is in the sum all the same, and is asked like everybody.
+    /// Ends the agreement. Clients that have not signed are in the sum nevertheless, and are asked like all others.
     ///
     /// # Errors
     /// When too few have signed.

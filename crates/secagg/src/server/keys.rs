@@ -36,7 +36,7 @@ impl Connect {
             #[cfg(any(test, feature = "insecure"))]
             Self::Insecure { degree, threshold } => match terms.assumptions.adversary {
                 crate::parameters::Adversary::Curious => Parameters::insecure(clients, degree, threshold),
-                // Whoever asks for signatures gets them, whatever the graph.
+                // If signatures are required they are used, whatever the graph.
                 crate::parameters::Adversary::SemiMalicious => {
                     Parameters::from_parts(clients, degree, threshold, found()?.committee())
                 }

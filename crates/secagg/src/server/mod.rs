@@ -8,7 +8,7 @@
 //! Where the server is taken at its word on drop-outs (curious), there is nothing to agree on: `CollectAgreement` has nobody
 //! to ask and is closed at once.
 //!
-//! Each takes messages until whoever drives it closes it, when enough have come (`can_close`) or it is late: there is no clock
+//! Each takes messages until the caller closes it, when enough have come (`can_close`) or it is late: there is no clock
 //! here. What the server has to say next is asked of the next state, client by client, so that nothing is kept for those who
 //! are gone. A message that is not as it must be is refused and changes nothing; its sender is as good as silent. A round that
 //! cannot be finished fails, and has learned nothing.
@@ -75,7 +75,7 @@ pub enum Refusal {
     /// A key that is weak, or somebody else's.
     #[error("{0} has a weak key, or one that is used twice")]
     Key(ClientId),
-    /// Keys that nobody vouches for.
+    /// Keys that nobody certifies.
     #[error("the evidence of {0} is not valid")]
     Evidence(ClientId),
     /// A list that is not as long as the neighbourhood.
@@ -125,7 +125,7 @@ pub enum Refusal {
     Share(ClientId),
 }
 
-/// Why a round came to nothing. Nothing was learned from it.
+/// Why a round failed. Nothing was learned from it.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum RoundFailure {
@@ -177,7 +177,7 @@ pub enum RoundFailure {
         /// The client whose mask it is.
         client: ClientId,
     },
-    /// Whoever was to do the arithmetic did not.
+    /// The caller's threads did not do the arithmetic.
     #[error("some masks were not removed: the driver left work undone")]
     Unfinished,
     /// The padding of the sum is not zero.

@@ -2,7 +2,7 @@
 //!
 //! What is saved is what the server may keep: the offer, its coin, keys of clients, shares that it cannot open, masked sums.
 //! The coin is to be kept from clients until the directory closes. The last state, with secrets that clients opened, has no
-//! bytes. Bytes end with a digest: what was cut or changed on its way is refused, and whoever fears more signs them.
+//! bytes. Bytes end with a digest: what was cut or changed on its way is refused; sign them against deliberate changes.
 //!
 //! **One state of a round is kept, the last one.** A server that has asked clients to unmask and then goes on from an older
 //! state can hold late inputs of clients that it called dead before: it then has shares of both secrets of one client, where

@@ -86,7 +86,7 @@ impl CollectShares {
         self.round.enough(self.in_company().iter().filter(|there| **there).count())
     }
 
-    /// Ends the sharing. Whoever has not shared is out, at no cost to anybody.
+    /// Ends the sharing. Clients that have not shared are left out, at no cost to others.
     ///
     /// # Errors
     /// When too few are left.

@@ -162,7 +162,7 @@ impl CollectUnmask {
         }
     }
 
-    /// Puts the secrets together and checks them, and leaves the round as it is: whoever can wait for more answers, of which more
+    /// Reconstructs and checks the secrets, and leaves the round as it is: the caller can wait for more answers, of which more
     /// wrong ones can be told, asks this before it closes.
     ///
     /// # Errors

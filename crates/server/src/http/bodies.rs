@@ -74,7 +74,7 @@ impl Bodies {
             Ok((length, room)) => return collect(flow, length, most, room).await,
             Err(refusal) => refusal,
         };
-        // Whoever waits to be asked for the body need not send it.
+        // A client that waits to be asked for the body need not send it.
         if said.is_some_and(|length| length <= most as u64) && !headers.contains_key(EXPECT) {
             flow.drain().await;
         }

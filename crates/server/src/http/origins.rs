@@ -2,7 +2,7 @@
 //!
 //! A browser lets a page read what another origin answers only where that one says so. No page may unless the operator names its origin
 //! ([`Origins`]). A browser sends nothing of this protocol before it has asked: requests have types and methods that need a preflight, so a page of
-//! an origin that is not named says nothing at all. This keeps pages apart, not people: whoever has no browser can say any origin. Nothing
+//! an origin that is not named says nothing at all. This keeps pages apart, not people: a client that is not a browser can claim any origin. Nothing
 //! here hangs on cookies, so credentials are never allowed.
 
 use std::str::FromStr;
@@ -101,7 +101,7 @@ impl Origins {
         Some(response)
     }
 
-    /// Tells a browser that a page may read an answer. Whoever keeps answers, such as blobs, is told that they differ by origin.
+    /// Tells a browser that a page may read an answer. Caches are told that answers, such as blobs, differ by origin.
     pub(super) fn tell(&self, origin: Option<HeaderValue>, response: &mut Response) {
         if self.0.is_empty() {
             return;

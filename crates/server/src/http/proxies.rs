@@ -3,7 +3,7 @@
 //! Limits are by address, and behind a proxy all devices have the proxy's. A proxy says in `X-Forwarded-For` for whom it speaks; so can anybody
 //! else. So the word of those is taken whom the operator names ([`Proxies`]), and of nobody else: from the end of the list, which the last
 //! proxy wrote, back to the first address that is no such proxy. A proxy that is trusted must add the address of its own client to the list,
-//! or write the list anew.
+//! or overwrite the list.
 //!
 //! Where a trusted proxy says nothing that can be read, or names this machine, which nobody limits, everybody whom it speaks for counts as
 //! one address that nobody has: too few are let in then, and never too many.
@@ -77,7 +77,7 @@ impl Proxies {
         Self(networks)
     }
 
-    /// Whether an address is one of theirs.
+    /// Whether an address belongs to a trusted proxy.
     #[must_use]
     pub fn are_at(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

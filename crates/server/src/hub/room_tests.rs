@@ -110,7 +110,7 @@ async fn the_room_of_a_report_is_taken_for_as_long_as_it_lies_in_the_inbox() {
     hub.stop();
 }
 
-/// Whoever waits for room while the attempt gets all that it needs is told so, and need not send for nothing.
+/// Devices that wait for memory while the attempt gets all that it needs are told so, and need not send for nothing.
 #[tokio::test]
 async fn who_waited_for_room_hears_that_it_is_late_before_any_of_it_is_read() {
     let (hub, [mine, theirs], report) = with_room_for_one(1);
@@ -178,7 +178,7 @@ async fn a_report_that_nobody_wants_is_let_go_of_in_the_midst_of_a_chunk() {
     hub.stop();
 }
 
-/// Somebody has room and sends nothing; whoever waits sees to it by itself that it makes way.
+/// Somebody has room and sends nothing; a waiting request evicts it by itself.
 #[tokio::test]
 async fn who_waits_for_room_looks_whether_others_make_way() {
     let (hub, [mine, _], report) = with_room_for_one(2);

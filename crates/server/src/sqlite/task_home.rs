@@ -63,7 +63,7 @@ pub struct PublishedModel {
     pub head: Head,
 }
 
-/// What the server that runs a task says of it, for whoever only looks.
+/// What the server says about a running task, for readers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// The digest of its terms, by which devices know it, in hexadecimal digits.
@@ -117,7 +117,7 @@ impl TaskHome {
         folder.join(ASSIGNMENTS).exists() || tasks.into_iter().any(|task| task.path().join(HEAD).exists())
     }
 
-    /// The home of a task that is there, without its secrets: for whoever only looks.
+    /// The home of an existing task without its secrets, for readers.
     ///
     /// # Errors
     /// When there is no such task.

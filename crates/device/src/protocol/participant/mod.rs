@@ -8,8 +8,8 @@
 //!                                           +---- Thanks, Refused, time over, or a reason of its own
 //! ```
 //!
-//! [`Participant::next`] says what to do; it can be asked again and says the same until [`Participant::got`] tells it what came. Whoever
-//! drives it has the network, the clock, the text and the processors:
+//! [`Participant::next`] says what to do; it can be asked again and says the same until [`Participant::got`] tells it what came. The
+//! host has the network, the clock, the text and the processors:
 //!
 //! | it says          | the host does                                             | and tells                                    |
 //! |------------------|-----------------------------------------------------------|----------------------------------------------|
@@ -400,7 +400,7 @@ impl<S: Store> Participant<S> {
         }
     }
 
-    /// Whether it is in the midst of a part. If not, a host that has no use for the network now need not ask it.
+    /// Whether it is participating. If not, a host that has no use for the network now need not ask it.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
         matches!(self.state, State::Part(_))
@@ -469,7 +469,7 @@ impl<S: Store> Participant<S> {
         u64::from_le_bytes(bytes)
     }
 
-    /// A part ends in the midst of a wait too.
+    /// A part ends during a wait too.
     const fn wake_ms(&self) -> u64 {
         match &self.state {
             State::Part(part) => {

@@ -51,7 +51,7 @@ impl Chance {
     }
 
     /// What the first attempt at a later round will draw from, where that is known before this round is recorded. With secret noise
-    /// it is not: a seed that was drawn early would be shared by whoever goes on with a copy of the run (rule P21).
+    /// it is not: a seed that was drawn early would be shared by a resumed copy of the run (rule P21).
     pub(super) fn foreseen(
         &self,
         round: u64,

@@ -3,8 +3,8 @@
 //! **Devices that come by themselves** are taken from a queue ([`crate::cohort`]); once an attempt has failed, the next one takes
 //! the next devices of it, without those who were asked ([`crate::cohort::queue`]).
 //!
-//! **Sampled users** are drawn anew in every round. A step that was passed over leaves the model as it is. A device gives one input
-//! for a model, ever: its guard refuses a second one, whatever step it is said to be for. So whoever was asked for a step that was
+//! **Sampled users** are drawn again in every round. A step that was skipped leaves the model as it is. A device gives one input
+//! for a model, ever: its guard refuses a second one, whatever step it is said to be for. So a user who was asked for a step that was
 //! passed over is not there until something is released, and a simulation has to leave them out, or it would learn from inputs that
 //! no device gives.
 //!
@@ -104,7 +104,7 @@ impl<'a> Roster<'a> {
         Ok(cohort)
     }
 
-    /// Whoever was drawn for the steps that were passed over since the last release.
+    /// Users drawn for the steps skipped since the last release.
     fn asked_for_this_model(
         &self,
         chance: &Chance,

@@ -235,7 +235,7 @@ mod tests {
         assert!(desk(&coordinator).absent().iter().all(|device| device.0 == [3; 32]), "who sent something took part");
     }
 
-    /// A server that is started again is there before its attempt is: in between nobody knows a ticket of it. Whoever came then used to be told
+    /// A server that is started again is there before its attempt is: in between nobody knows a ticket of it. Devices that came then used to be told
     /// that there is no such attempt, and its report was lost.
     #[test]
     fn who_has_a_ticket_of_before_a_restart_waits_until_its_attempt_is_open_again() {

@@ -89,7 +89,7 @@ impl Coordinator {
         }
     }
 
-    /// Whoever waits in the lobby leaves it.
+    /// A device in the lobby leaves it.
     pub(super) fn leaves(&mut self, request: RequestId) {
         let Some(waiting) = self.lobby.remove(&request) else { return };
         self.in_lobby.remove(&waiting.device);
@@ -143,7 +143,7 @@ impl Coordinator {
         Ok(standings)
     }
 
-    /// Whoever waits in the lobby for something else, and may be given a task whose attempt has just been opened, waits for that too.
+    /// Devices that wait in the lobby for another task, and are eligible for the attempt that was just opened, wait for that too.
     pub(super) fn invite(&mut self, task: &TaskDigest) -> Result<(), CoordinatorError> {
         let Some(running) = self.tasks.get_mut(task).filter(|running| running.takes_devices()) else { return Ok(()) };
         let Some(round) = running.desk.as_ref().map(|desk| desk.opening.at.round) else { return Ok(()) };
@@ -224,7 +224,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// When a device is to come back: drawn anew for each. Where more are wanted than wait, as soon as all of them together may.
+    /// When a device is to come back: drawn individually. Where more are wanted than wait, as soon as all of them together may.
     pub(super) fn comes_back_after(&mut self) -> u64 {
         let wanted = |running: &Running| running.over.select(running.asking.goal);
         let is_alive = |task: &&Running| task.order != Order::Stop && (!task.only_while_open || task.is_open());

@@ -110,7 +110,7 @@ impl Trainer {
         self.forget();
     }
 
-    /// Forgets what was read: the next batch begins anew.
+    /// Forgets what was read: the next batch starts a new reading.
     pub fn forget(&mut self) {
         self.layers.iter_mut().for_each(Layer::forget);
     }

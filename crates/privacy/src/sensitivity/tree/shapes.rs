@@ -8,7 +8,7 @@
 //! walked once from left to right.
 //!
 //! What keeps frontiers small:
-//! - whoever came before a subtree came at least one round before it, so no start is later than `b - 1`;
+//! - a user who took part before a subtree did so at least one round before it, so no start is later than `b - 1`;
 //! - an end that leaves the first round after the subtree free is as good as any earlier one;
 //! - of two shapes, one of which can start where the other no longer can, the choice is again such a function, with the
 //!   smaller value;
