@@ -41,7 +41,7 @@ pub enum AgentError {
     Address {
         /// The refused address.
         address: String,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: &'static str,
     },
     /// A certificate cannot be used.
@@ -49,7 +49,7 @@ pub enum AgentError {
     Certificate {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// The folder of a device cannot be made.
@@ -88,7 +88,7 @@ pub enum AgentError {
     Text {
         /// Its path.
         path: PathBuf,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// Text cannot be written.

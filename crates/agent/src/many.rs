@@ -247,7 +247,7 @@ pub fn key(seed: u64, number: u64) -> SigningKey {
     SigningKey::from_bytes(&Sha256::digest(parts.concat()).into())
 }
 
-/// One of them.
+/// The store of one device.
 struct One {
     plan: Arc<Plan>,
     number: u64,

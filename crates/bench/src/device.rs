@@ -49,7 +49,7 @@ pub struct Device {
 }
 
 impl Default for Device {
-    /// As in the paper.
+    /// The paper's measurement.
     fn default() -> Self {
         let (model, bytes, batch, unroll) = PAPER;
         Self { model: model.to_owned(), bytes, batch, unroll, learning_rate: 0.75 }
@@ -141,7 +141,7 @@ fn text(bytes: usize) -> Result<String, BenchError> {
     Ok(text)
 }
 
-/// One epoch.
+/// Trains one epoch.
 fn train(args: &Device, config: &ModelConfig, path: KernelPath, trainer: &mut Trainer, stream: &Stream) -> DeviceTook {
     let mut drawer = MaskDrawer::new(config, 1);
     let mut masks = Masks::new();

@@ -123,7 +123,7 @@ pub struct EvaluationTook {
     pub evaluated_tokens: u64,
     /// On the card, from people's examples to counts, the median.
     pub ms_per_evaluation: f64,
-    /// On threads, once.
+    /// Milliseconds per evaluation on CPU threads, measured once.
     pub ms_per_evaluation_on_threads: f64,
     /// How far apart the mean losses are.
     pub evaluation_loss_difference: f64,

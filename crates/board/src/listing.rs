@@ -127,7 +127,7 @@ impl Default for Board {
 }
 
 impl Board {
-    /// All runs now.
+    /// The current list of runs.
     #[must_use]
     pub fn now(&self) -> Listing {
         self.listing.borrow().clone()

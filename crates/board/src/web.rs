@@ -7,7 +7,7 @@ pub struct Asset {
     pub path: &'static str,
     /// What browsers are told that it is.
     pub kind: &'static str,
-    /// What is in it.
+    /// The contents of the file.
     pub bytes: &'static [u8],
 }
 

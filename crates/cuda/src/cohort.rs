@@ -92,7 +92,7 @@ impl Reading<'_> {
 
 /// A cohort that was read before it was asked for.
 pub(crate) struct Ahead {
-    /// Whose text it is.
+    /// The population that the users are from.
     population: usize,
     numbers: Vec<u64>,
     pub(crate) users: Vec<User>,

@@ -27,7 +27,7 @@ pub(crate) struct Lane {
     network: Network,
     encoder: Encoder,
     greedy: bool,
-    /// One step.
+    /// The graph of one step.
     step: Option<Graph>,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct LayerPlace {
     pub(crate) input: usize,
     /// From the state to all gates: `[shown][wide]`.
     pub(crate) state: usize,
-    /// Of all gates.
+    /// The bias of all gates.
     pub(crate) bias: usize,
     /// From units to what is shown, `[hidden][shown]`; empty where units are shown.
     pub(crate) projection: usize,

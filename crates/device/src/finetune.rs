@@ -32,7 +32,7 @@ pub enum FineTune {
     Rehearsal {
         /// The share of the owner's text in all that is read.
         lambda: f32,
-        /// What is mixed in.
+        /// The general text that is mixed in.
         general: GeneralText,
     },
     /// What the model predicts as it came counts as well as what was typed.

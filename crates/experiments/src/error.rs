@@ -18,7 +18,7 @@ pub enum ExperimentError {
     Folder {
         /// The folder.
         folder: PathBuf,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
     /// There is no such experiment.
@@ -34,7 +34,7 @@ pub enum ExperimentError {
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
     /// A row that cannot be computed.

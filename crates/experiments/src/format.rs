@@ -44,7 +44,7 @@ use crate::{
 /// The file in the folder of an experiment.
 pub(crate) const FILE: &str = "experiment.toml";
 
-/// An experiment.
+/// An experiment, as `experiment.toml` describes it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {

@@ -55,7 +55,7 @@ enum Kind {
     Over,
 }
 
-/// Whose noise.
+/// The stream whose noise is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoiseOf {
     /// Rounds.

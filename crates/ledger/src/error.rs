@@ -36,7 +36,7 @@ pub enum LedgerError {
     Damaged {
         /// Its index, from 0.
         entry: u64,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
     /// The side file of participations is not what was written.
@@ -44,7 +44,7 @@ pub enum LedgerError {
     ParticipationsDamaged {
         /// The entry whose digest they do not have.
         entry: u64,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// A stored vector is not the one that was released.
@@ -86,7 +86,7 @@ pub enum LedgerError {
     HeadDamaged {
         /// Its path.
         place: String,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// There is nothing to open.
@@ -148,7 +148,7 @@ pub enum LedgerError {
     AttemptDamaged {
         /// The file.
         place: String,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
     /// A secret of a step that the ledger does not have: the ledger is an older copy.

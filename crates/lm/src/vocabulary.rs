@@ -186,7 +186,7 @@ impl Vocabulary {
         }
     }
 
-    /// One entry a line.
+    /// The vocabulary as text, one entry per line.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = String::new();

@@ -26,7 +26,7 @@ pub enum PretrainError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
     /// Parameters that are no numbers any more.

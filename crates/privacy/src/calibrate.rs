@@ -264,7 +264,7 @@ impl Target {
     }
 }
 
-/// What is sought.
+/// The quantity that is solved for.
 struct Quantity {
     what: &'static str,
     range: (f64, f64),

@@ -43,7 +43,7 @@ pub enum Of {
 /// Numbers of one step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// Their kind.
+    /// The kind of the scalars.
     pub of: Of,
     /// Rounds that were done.
     pub round: u64,

@@ -216,7 +216,7 @@ impl AdvertiseKeys {
         out
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.
@@ -277,7 +277,7 @@ impl Neighbourhood {
         out
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.
@@ -349,7 +349,7 @@ impl ShareKeys {
         out
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.
@@ -383,7 +383,7 @@ impl Delivery {
         out
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.
@@ -431,7 +431,7 @@ impl<'a> MaskedInput<'a> {
         out
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.
@@ -472,7 +472,7 @@ impl View {
         Ok(Self { session, present: read_bits(reader)?, alive: read_bits(reader)? })
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.
@@ -509,7 +509,7 @@ impl Agreement {
         out
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.
@@ -564,7 +564,7 @@ impl UnmaskRequest {
         out
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.
@@ -632,7 +632,7 @@ impl UnmaskResponse {
         out
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.

@@ -68,7 +68,7 @@ pub struct Offer {
 pub struct TermsError {
     /// The name of the field.
     pub field: &'static str,
-    /// What is wrong.
+    /// A description of the problem.
     pub problem: String,
 }
 

@@ -229,7 +229,7 @@ pub enum ServeError {
         "{problem}; --data and --secrets must be two folders, neither inside the other, and the same ones each time"
     )]
     Folders {
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// The server has no task.

@@ -48,7 +48,7 @@ pub enum TrackError {
     Variable {
         /// Its name.
         name: &'static str,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: &'static str,
     },
     /// Certificates cannot be used.
@@ -56,7 +56,7 @@ pub enum TrackError {
     Certificates {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// This machine has no root certificates.

@@ -67,7 +67,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The seed of the synthetic users and their keys.
 const SEED: u64 = 1;
 
-/// What is run.
+/// The parameters of the benchmark.
 #[derive(Debug, Clone)]
 pub struct NetworkRun {
     /// The program: `keyhush`.
@@ -96,7 +96,7 @@ pub struct NetworkRun {
     pub patience: Duration,
 }
 
-/// How far it is.
+/// Progress of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Rounds were released.
@@ -108,7 +108,7 @@ pub enum Step {
     },
     /// The server was killed, and is started again.
     Killed {
-        /// How often so far.
+        /// The number of kills so far.
         times: u64,
     },
     /// The threads engine plays the cohorts again.

@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[cfg(unix)]
 const OTHER_FILES: u64 = 100;
 
-/// What is run.
+/// The parameters of the benchmark.
 #[derive(Debug, Clone)]
 pub struct SlowRun {
     /// The program: `keyhush`.
@@ -69,7 +69,7 @@ pub struct SlowTook {
 /// How long requests took.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Answered {
-    /// How many.
+    /// The number of requests.
     pub requests: usize,
     /// The middle one, in milliseconds.
     pub median_ms: f64,
@@ -238,7 +238,7 @@ struct Dawdler {
     drips: Option<Instant>,
 }
 
-/// All of them.
+/// All slow connections.
 struct Slow(Vec<Dawdler>);
 
 impl Slow {

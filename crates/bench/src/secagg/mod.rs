@@ -54,7 +54,7 @@ pub struct SecureRound {
 /// How far a round is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// What clients do.
+    /// The current phase.
     pub what: &'static str,
     /// Messages of clients so far.
     pub done: u64,

@@ -20,7 +20,7 @@ pub(super) struct Watch {
     /// When the next line is due, where lines are written.
     next_line: Option<Instant>,
     started: Instant,
-    /// What is counted.
+    /// The unit of the count.
     unit: &'static str,
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::open;
 use crate::failure::BadInput;
 
-/// Whose text.
+/// Arguments of `keyhush data show`.
 #[derive(Args)]
 #[command(group(clap::ArgGroup::new("whose").required(true)))]
 pub(crate) struct ShowArgs {

@@ -241,7 +241,7 @@ pub enum ImportError {
         path: PathBuf,
         /// The expected format.
         format: &'static str,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// A program that was built without Parquet.

@@ -90,7 +90,7 @@ impl<R: Read> Rows<R> {
         self.ends[..self.count].get(index).and_then(|end| self.fields.get(start..*end)).unwrap_or_default()
     }
 
-    /// All of them.
+    /// All fields of the row.
     pub(super) fn fields(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.count).map(|index| self.field(index))
     }

@@ -10,7 +10,7 @@ use super::{Dialect, SynthPlan};
 /// What a stream is for; streams of different purposes are independent.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Purpose {
-    /// Who somebody is.
+    /// The profile of a user.
     Person = 1,
     /// What somebody types; one stream a user and post.
     Post = 2,

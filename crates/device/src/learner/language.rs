@@ -31,7 +31,7 @@ use super::{
 
 /// Rows of a table that a worker scales at a time.
 const PIECE: usize = 256;
-/// What is read.
+/// The column of input tokens.
 const INPUT: usize = 0;
 /// What is to be predicted.
 const TARGET: usize = 1;
@@ -355,7 +355,7 @@ struct LanguagePredictor<'a> {
     batches: Vec<Vec<usize>>,
     /// Posts one after the other, each as `BOS w1 ... wn EOS`.
     ids: Vec<u32>,
-    /// Where each ends.
+    /// The end of each post.
     ends: Vec<usize>,
     /// What is known of who wrote each.
     contexts: Vec<&'a [f32]>,

@@ -66,7 +66,7 @@ pub enum StudyError {
     Wrong {
         /// The name of the argument.
         what: &'static str,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
 }

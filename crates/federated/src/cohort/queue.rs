@@ -45,7 +45,7 @@ pub struct Queue {
 pub(super) struct Came {
     /// The step for which it was last.
     pub(super) last: u64,
-    /// For how many.
+    /// The number of steps it was asked for.
     pub(super) times: u64,
 }
 

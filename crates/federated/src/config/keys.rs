@@ -144,7 +144,7 @@ pub(super) struct Listing {
     prefix: String,
     /// Whether the keys of sections within are listed, and those of all kinds.
     deep: bool,
-    /// What was listed.
+    /// The keys that were listed.
     pub(super) keys: Vec<String>,
 }
 

@@ -132,7 +132,7 @@ impl Trial {
         self.learner.as_ref()
     }
 
-    /// Whose data.
+    /// The users of the trial.
     #[must_use]
     pub fn population(&self) -> TrialPopulation<'_> {
         let crowd = Crowd::new(SynthPlan::new(3, CROWD, Dialect::Informal)).unwrap();

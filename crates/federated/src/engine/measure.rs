@@ -42,7 +42,7 @@ pub struct OnThreads<'a> {
 }
 
 impl<'a> OnThreads<'a> {
-    /// So many threads.
+    /// Evaluates on this many threads.
     #[must_use]
     pub const fn new(learner: &'a dyn Learner, kernels: KernelPath, threads: usize) -> Self {
         Self { learner, kernels, threads }

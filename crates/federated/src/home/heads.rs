@@ -44,7 +44,7 @@ pub enum HeadsError {
     None {
         /// The path.
         place: PathBuf,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// The ledger is another, or a shorter one.

@@ -56,7 +56,7 @@ pub enum EncodingError {
     Plan {
         /// The field.
         field: &'static str,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
     /// A sealed sum that does not open.
@@ -109,7 +109,7 @@ pub enum EncodingError {
     Bound {
         /// The segment.
         segment: SegmentKind,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// Workers that left something out.

@@ -138,7 +138,7 @@ impl Drop for Reached {
 }
 
 impl Unpacking {
-    /// How far it is.
+    /// How much has been unpacked.
     pub(crate) fn reached(&self) -> Reached {
         let Self { segment, start, left, taken, .. } = *self;
         Reached { values: self.values.len(), segment, start, left, held: self.held.clone(), taken }

@@ -247,7 +247,7 @@ pub enum EventError {
     Matrix {
         /// The matrix.
         matrix: &'static str,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// More repetitions than can be counted.

@@ -83,7 +83,7 @@ impl Chunk {
         self.said
     }
 
-    /// What comes next.
+    /// The next piece.
     pub async fn next(&mut self) -> Piece {
         if self.has_ended {
             return Piece::End;

@@ -121,7 +121,7 @@ pub enum DatabaseError {
     OtherCase {
         /// The refused name.
         name: String,
-        /// What is there.
+        /// The existing task.
         other: String,
     },
     /// A task that nobody began.

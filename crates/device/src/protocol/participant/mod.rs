@@ -340,7 +340,7 @@ impl<S: Store> Participant<S> {
         }
     }
 
-    /// What to do next.
+    /// The next action.
     pub fn next(&mut self, now: Now) -> Do {
         self.guard.see(now);
         self.end_if_over(now);

@@ -16,7 +16,7 @@ pub struct MemoryStore {
     kept: Mutex<Kept>,
 }
 
-/// What is kept.
+/// The stored state.
 #[derive(Debug, Clone, Default)]
 struct Kept {
     devices: BTreeSet<DeviceKey>,

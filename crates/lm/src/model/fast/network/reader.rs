@@ -13,7 +13,7 @@ const KEPT: usize = 32;
 pub(super) struct NetworkReader<'a> {
     network: &'a Network,
     by: Vec<Step<'a>>,
-    /// What was read.
+    /// The tokens read so far.
     read: Vec<u32>,
     /// How many tokens were read when the first state was kept; each of the others is one token later.
     first: usize,
