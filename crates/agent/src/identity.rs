@@ -2,7 +2,7 @@
 //!
 //! | path     | what it holds                                                        |
 //! |----------|----------------------------------------------------------------------|
-//! | `guard`  | what the device has let go of ([`device::guard::file`])              |
+//! | `guard`  | what the device has sent ([`device::guard::file`])              |
 //! | `key`    | the 32 bytes of its Ed25519 key                                      |
 //! | `diary`  | what it tells its owner                                              |
 //!

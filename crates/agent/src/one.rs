@@ -178,7 +178,7 @@ pub async fn act<S: Store>(device: &mut Participant<S>, what: Do, around: &Surro
     }
 }
 
-/// Does what takes a while, such as masking an input of millions of numbers, so that other devices of the process go on meanwhile.
+/// Does what takes a while, such as masking an input of millions of numbers, so that other devices of the process continue meanwhile.
 fn aside<R>(act: impl FnOnce() -> R) -> R {
     match Handle::current().runtime_flavor() {
         RuntimeFlavor::MultiThread => block_in_place(act),

@@ -12,7 +12,7 @@ pub enum Progress {
         /// Lines that could not be read, so far.
         bad: u64,
     },
-    /// Users are put together.
+    /// Users are grouped.
     Grouping {
         /// Spill files done.
         done: u64,

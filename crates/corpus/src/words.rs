@@ -75,7 +75,7 @@ pub enum WordsError {
 }
 
 impl Words {
-    /// The vocabulary of so many entries, which says where it came from. `progress` says whether to go on.
+    /// The vocabulary of so many entries, which says where it came from. `progress` returns whether to continue.
     ///
     /// # Errors
     /// When something cannot be read, or there are too few words.

@@ -123,7 +123,7 @@ impl Parts {
 /// What the card found out about a user.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Found {
-    /// The squared norm of the difference; not finite where training ran away.
+    /// The squared norm of the difference; not finite where training diverged.
     pub(crate) norm_squared: f64,
     /// The exact squared norm of the integers, where they keep every bound and are in the sum.
     pub(crate) accepted: Option<u64>,

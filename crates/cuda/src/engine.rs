@@ -333,7 +333,7 @@ impl<'a> CardEngine<'a> {
         Ok(Ahead::new(population, numbers, users, schedules))
     }
 
-    /// Sets the card to work on a chunk; it goes on by itself. Schedules that are not ready are made, each while the lanes before it
+    /// Sets the card to work on a chunk; it continues by itself. Schedules that are not ready are made, each while the lanes before it
     /// are at work.
     fn launch(
         &mut self,

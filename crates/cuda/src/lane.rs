@@ -51,7 +51,7 @@ impl Lane {
         stale.map(drop)
     }
 
-    /// Sets the card to work on these users; it goes on by itself.
+    /// Sets the card to work on these users; it continues by itself.
     pub(crate) fn launch(
         &mut self,
         schedule: &Schedule,

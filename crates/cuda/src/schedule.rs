@@ -3,7 +3,7 @@
 //! A step is one batch of every user. Users have as many steps as they have batches, times the readings; who has fewer than others of
 //! the chunk comes in later, with the model of the round and a state of zeros ([`ENTERS`]), and all end together. Before that a place
 //! computes with the model of the round and learns nothing, and whatever comes of it is forgotten when the user comes in. Nobody is
-//! left computing after their last step: a model that ran away can have infinite numbers in it, zero times infinity is not a number,
+//! left computing after their last step: a model that diverged can have infinite numbers in it, zero times infinity is not a number,
 //! and then whether a user counts would depend on how long the others are at work. What is read when, with which state and at which rate, is what
 //! [`device::local`] does with one user after the other.
 

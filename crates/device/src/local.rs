@@ -143,7 +143,7 @@ pub enum LocalError {
 /// What local training came to. The numbers stay where the text is, but for simulations that print them as not private.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Learned {
-    /// What changed; not finite where training ran away, which clipping makes zero.
+    /// What changed; not finite where training diverged, which clipping makes zero.
     pub difference: Vec<f32>,
     /// Whether greedy clipping had to move anything.
     pub projected: bool,

@@ -63,7 +63,7 @@ pub struct Exact {
     pub tokens: usize,
     /// Their summed loss before learning from them.
     pub loss: f64,
-    /// The norm of the update before clipping; not a number where training ran away.
+    /// The norm of the update before clipping; not a number where training diverged.
     pub norm: f64,
 }
 
@@ -142,7 +142,7 @@ impl Worker {
         Ok(Self { trainer: LocalTrainer::new(learner, plan, kernels)? })
     }
 
-    /// One user's part. A user who typed nothing, or whose training ran away, has a part that is zero, clip bit included.
+    /// One user's part. A user who typed nothing, or whose training diverged, has a part that is zero, clip bit included.
     ///
     /// # Errors
     /// When task, plan and model do not fit together.

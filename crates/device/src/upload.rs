@@ -131,7 +131,7 @@ impl<'a> Upload<'a> {
 
 impl Partial<'_> {
     fn divide(&self, difference: Vec<f32>, before: Option<&Rest>) -> (Vec<f32>, Option<Rest>) {
-        // Training that ran away counts as nothing, and must not spoil what is kept.
+        // Training that diverged counts as nothing, and must not spoil what is kept.
         if !difference.iter().all(|d| d.is_finite()) {
             let length = Upload::Part(*self).length(difference.len());
             return (vec![f32::NAN; length], self.keeps.and(before.cloned()));

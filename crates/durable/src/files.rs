@@ -175,7 +175,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Goes on with a file, or begins it. Only whole lines that `keep` wants stay: what was being written in a crash, and
+    /// Continues with a file, or begins it. Only whole lines that `keep` wants stay: what was being written in a crash, and
     /// what will be written again, goes.
     ///
     /// # Errors

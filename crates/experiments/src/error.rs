@@ -7,7 +7,7 @@ use federated::{config::ConfigError, engine::EngineError, model_folder::ModelFol
 use report::{ReportError, chart::ChartError};
 use thiserror::Error;
 
-/// An experiment cannot be read, or cannot go on.
+/// An experiment cannot be read, or cannot continue.
 #[derive(Debug, Error)]
 pub enum ExperimentError {
     /// The folder of the experiments.
@@ -88,7 +88,7 @@ pub enum ExperimentError {
     /// Somebody wanted to stop.
     #[error("interrupted in {label}; nothing is lost")]
     Stopped {
-        /// The run that was going on.
+        /// The run that was in progress.
         label: String,
     },
     /// A run left no model that was trained.

@@ -66,7 +66,7 @@ pub struct Findings {
 /// Runs an experiment that trains.
 ///
 /// # Errors
-/// When the experiment cannot be run as it says, a run cannot go on, or somebody stopped it.
+/// When the experiment cannot be run as it says, a run cannot continue, or somebody stopped it.
 pub fn train(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<Findings, ExperimentError> {
     let (outcomes, notes) = training::run(job, runner)?;
     let Job { experiment, store, set, .. } = job;

@@ -102,7 +102,7 @@ impl Runner<'_> {
     }
 }
 
-/// Of one among many runs only what did not go as planned is told while it goes on.
+/// Of one among many runs only what did not go as planned is reported while it runs.
 struct Warnings<'a>(&'a mut dyn Follows);
 
 impl Observer for Warnings<'_> {

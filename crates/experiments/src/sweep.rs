@@ -106,7 +106,7 @@ impl Sweep<'_> {
     /// Runs all of it, and writes the page and the numbers.
     ///
     /// # Errors
-    /// When a run cannot go on, somebody stopped it, or something cannot be written.
+    /// When a run cannot continue, somebody stopped it, or something cannot be written.
     pub fn run(&self, runner: &mut Runner<'_>) -> Result<Swept, ExperimentError> {
         let Design { axes, variants, .. } = self.design;
         let mut runs = Vec::new();

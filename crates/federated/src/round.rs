@@ -40,7 +40,7 @@ use crate::{
 /// Why a round failed.
 #[derive(Debug, Error)]
 pub enum RoundError {
-    /// The fleet cannot go on; nothing was released.
+    /// The fleet cannot continue; nothing was released.
     #[error(transparent)]
     Fleet(#[from] FleetError),
     /// The noise failed; nothing was released.
@@ -150,7 +150,7 @@ pub enum Round {
 pub enum Replayed {
     /// Nothing: the next round is to be attempted.
     Nothing,
-    /// A round that was released and is applied now, or one that failed and is passed over.
+    /// A round that was released and is applied now, or one that failed and is skipped.
     Round,
 }
 

@@ -182,7 +182,7 @@ impl<S: LedgerStore> Ledger<S> {
         self.append(body, attempt.time, attached)
     }
 
-    /// Asks, before a round, whether its release would be admitted: that it belongs to the plan, goes on from what was
+    /// Asks, before a round, whether its release would be admitted: that it belongs to the plan, continues from what was
     /// released and fits the budget (rule P14).
     ///
     /// # Errors
@@ -330,7 +330,7 @@ impl<S: LedgerStore> Ledger<S> {
         }
     }
 
-    /// The same as what the optimizer takes: how a run goes on after a crash, without a second release (rule P13).
+    /// The same as what the optimizer takes: how a run continues after a crash, without a second release (rule P13).
     ///
     /// # Errors
     /// When it cannot be read, or is not what was released.

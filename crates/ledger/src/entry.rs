@@ -166,7 +166,7 @@ pub enum FailureReason {
     BelowGoal,
     /// So many vanished that somebody's mask could not be taken off.
     OutOfReach,
-    /// The masks did not cancel, or a secret could not be put together: somebody sent something else than was agreed, and
+    /// The masks did not cancel, or a secret could not be reconstructed: somebody sent something else than was agreed, and
     /// nothing proves who.
     NotWhole,
     /// It took too long.
@@ -249,7 +249,7 @@ pub struct Import {
     pub event: PrivacyEvent,
 }
 
-/// The users' data is no longer what the run began with, and the run goes on: somebody asked to be erased. Recorded before
+/// The users' data is no longer what the run began with, and the run continues: somebody asked to be erased. Recorded before
 /// anything is released from the changed data (rule P21).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -160,7 +160,7 @@ pub enum LedgerError {
         place: String,
         /// The round it is of.
         kept: u64,
-        /// The round that the ledger goes on with.
+        /// The round that the ledger continues with.
         asked: u64,
     },
     /// The noise key of a release that the ledger does not have.
@@ -295,7 +295,7 @@ pub enum LedgerError {
         /// The digest that was offered.
         offered: Digest,
     },
-    /// An event of correlated noise that does not go on from the one before it.
+    /// An event of correlated noise that does not continue from the one before it.
     #[error("the event of step {step} of {stream:?} does not extend the one before it: {problem}")]
     DoesNotExtend {
         /// The stream.

@@ -2,8 +2,8 @@
 //!
 //! What was spent holds only where the moment at which a run ended was fixed before it began: all planned steps were
 //! released, or the next one would have exceeded a fixed limit, which the plan alone decides. Where a sampled step failed and
-//! was passed over, the whole plan's holds: a failed step counts as if it had been released. Who ends a run by hand, or takes
-//! a model while it goes on, may have looked at what was released; what they see is then a part, chosen by looking, of what
+//! was skipped, the whole plan's holds: a failed step counts as if it had been released. A person who ends a run by hand, or takes
+//! a model while it runs, may have looked at what was released; what they see is then a part, chosen by looking, of what
 //! the whole plan would release, and the whole plan's epsilon is what holds. With a filter its budget does, however little
 //! was spent.
 

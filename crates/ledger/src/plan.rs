@@ -247,7 +247,7 @@ impl Plan {
         self.check_budget()
     }
 
-    /// Whether a run with this plan may go on with the other: all but the program that wrote it is the same, so that a run
+    /// Whether a run with this plan may continue with the other: all but the program that wrote it is the same, so that a run
     /// survives an upgrade.
     #[must_use]
     pub fn is_same_run(&self, other: &Self) -> bool {

@@ -113,7 +113,7 @@ impl Vocabulary {
         Ok(())
     }
 
-    /// The first words of a public list, one a line with the most frequent first; what follows a tab is not read. Words are
+    /// The first words of a public list, one per line with the most frequent first; what follows a tab is not read. Words are
     /// taken as the tokenizer writes them; lines that are not exactly one token are left out.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! | part      | what it holds                                                                             |
 //! |-----------|-------------------------------------------------------------------------------------------|
 //! | tensors   | the parameters by their names in the model, and inside an epoch `carried`: what the layers carry from one batch to the next |
-//! | metadata  | `format`; `progress`: schedule, text, kernels, epochs and how far the present one is; `model`: what is trained; `vocabulary`: its entries, one a line |
+//! | metadata  | `format`; `progress`: schedule, text, kernels, epochs and how far the present one is; `model`: what is trained; `vocabulary`: its entries, one per line |
 //!
 //! The file is replaced in one step. So a process can be killed at any time, and what it left can be resumed. It stays when
 //! the run is done: from there the model can be trained further.
@@ -78,7 +78,7 @@ impl Part {
     }
 }
 
-/// How far a run is, and what it must have in common with the one that goes on with it.
+/// How far a run is, and what it must have in common with the one that continues with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {

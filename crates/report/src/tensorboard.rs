@@ -7,7 +7,7 @@
 //! same bytes.
 //!
 //! The file follows from the other files of a run alone: it can be rewritten at any time, and what more rounds and evaluations
-//! add comes after what was there. So a run that is resumed has no step twice, and a TensorBoard that is watching goes on
+//! add comes after what was there. So a run that is resumed has no step twice, and a TensorBoard that is watching continues
 //! reading where it was.
 
 use std::{

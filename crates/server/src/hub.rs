@@ -57,7 +57,7 @@ const ROOM_WAIT: Duration = Duration::from_secs(30);
 const ROOM_LOOK: Duration = Duration::from_millis(500);
 /// How many devices are asked about at a time.
 const ATTESTING: usize = 4;
-/// How often a chunk that comes looks whether it is to go on, in milliseconds.
+/// How often a chunk that comes looks whether it is to continue, in milliseconds.
 const CHUNK_LOOK_MS: u64 = 1_000;
 /// How often the coordinator looks whether somebody has hung up.
 const LOOK_AFTER: u64 = 16;

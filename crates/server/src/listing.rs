@@ -28,7 +28,7 @@ use crate::{
 pub enum Stands {
     /// A server runs it.
     Running,
-    /// It is to rest, and the attempt that devices have goes on to its end.
+    /// It is to rest, and the attempt that devices have continues to its end.
     Pausing,
     /// It rests: nobody is asked.
     Paused,
@@ -36,7 +36,7 @@ pub enum Stands {
     Stopping,
     /// It is over: its ledger is closed.
     Over,
-    /// The server runs, and this task cannot go on.
+    /// The server runs, and this task cannot continue.
     Broken,
     /// No server runs it now.
     NotServed,
@@ -55,7 +55,7 @@ pub struct Listed {
     pub wanted: Order,
     /// Whether the server that runs it does what is wanted.
     pub obeyed: bool,
-    /// Why it is over, or cannot go on.
+    /// Why it is over, or cannot continue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// Devices that are enrolled on the server, for all of its tasks. Outside the guarantee (rule P26).

@@ -165,7 +165,7 @@ pub enum Happened<'a> {
         /// Where its model and statement are.
         folder: &'a Path,
     },
-    /// A task cannot go on; the others do.
+    /// A task cannot continue; the others do.
     Broken {
         /// The task's name.
         task: &'a str,
@@ -174,7 +174,7 @@ pub enum Happened<'a> {
     },
 }
 
-/// Why a server or a task of it cannot go on.
+/// Why a server or a task of it cannot continue.
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// A setting.
@@ -284,7 +284,7 @@ struct Ready {
 }
 
 impl Ready {
-    /// A run goes on under the terms that it was begun with. Under others nobody would have taken part yet (rule P18).
+    /// A run continues under the terms that it was begun with. Under others nobody would have taken part yet (rule P18).
     fn refuse_other_terms(&self) -> Result<(), ServeError> {
         let now = (hex(&self.network.digest.0), self.evaluation.as_ref().map(|task| hex(&task.digest.0)));
         if self.known_as == now {
@@ -556,7 +556,7 @@ impl Serving<'_> {
         })
     }
 
-    /// A task cannot go on: its devices wait for it no longer.
+    /// A task cannot continue: its devices wait for it no longer.
     fn gives_up(self, task: &Ready) {
         let digests: Vec<TaskDigest> = task.tasks().map(|(network, _)| network.digest).collect();
         // Where the hub is down nobody is answered anyway.

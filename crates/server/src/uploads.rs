@@ -16,7 +16,7 @@ use privacy::stages::{Arriving, SoFar, Spare};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
-/// A report that does not go on for so long is forgotten, in milliseconds.
+/// A report that does not continue for so long is forgotten, in milliseconds.
 const STANDS_STILL_MS: u64 = 30_000;
 /// Bytes a second at which a report comes at least, while others wait for room.
 const LEAST_RATE: u64 = 64 << 10;
@@ -158,7 +158,7 @@ struct Upload {
     expected: usize,
     /// The memory that it takes.
     room: usize,
-    /// When it was given its room, and when it last went on.
+    /// When it was given its room, and when it last made progress.
     began: u64,
     touched: u64,
     /// Bytes that are there, as far as was said.
@@ -348,7 +348,7 @@ impl Uploads {
         Ok(Open { number, arrived, expected, began, left })
     }
 
-    /// A chunk goes on; whether its report is to go on.
+    /// A chunk continues; whether its report is to continue.
     pub(crate) fn goes_on(&mut self, ticket: &Ticket, open: &Open, now: u64) -> bool {
         let Some(upload) = self.in_room(ticket, open.number) else { return false };
         if open.bytes() > upload.bytes {

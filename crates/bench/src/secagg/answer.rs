@@ -128,7 +128,7 @@ pub struct ServerSeconds {
     pub add_s: f64,
     /// Signatures, requests and answers.
     pub answers_s: f64,
-    /// Secrets put together and checked, and keys agreed.
+    /// Secrets reconstructed and checked, and keys agreed.
     pub reconstruct_s: f64,
     /// Masks expanded and taken off.
     pub expand_s: f64,

@@ -37,7 +37,7 @@ impl Watch {
         Ok(Self { bar, next_line: (!quiet && !terminal).then(|| now + EVERY), started: now, unit })
     }
 
-    /// Takes note of progress; says whether to go on.
+    /// Takes note of progress; returns whether to continue.
     pub(super) fn tick(&mut self, progress: Progress) -> bool {
         let (what, done, total, bad) = match progress {
             Progress::Reading { done, total, bad } => ("reading", done, total, bad),

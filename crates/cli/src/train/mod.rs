@@ -295,7 +295,7 @@ fn say_who_was_missing(ending: &Ending, plan: &Plan, opened: &Opened) -> anyhow:
     Ok(())
 }
 
-/// Ends a run for good as it stands. No round is computed, so no engine is made: the card that trained it may be gone.
+/// Ends a run permanently as it stands. No round is computed, so no engine is made: the card that trained it may be gone.
 fn end_with_model(plan: &Plan, opened: &Opened, folder: &Path, means: Means) -> anyhow::Result<Ending> {
     let means = Means::threads(means.kernels, means.threads);
     let mut run = Run::resume_to_end(RunFolder::at(folder), plan, opened, means).map_err(refused)?;
@@ -305,7 +305,7 @@ fn end_with_model(plan: &Plan, opened: &Opened, folder: &Path, means: Means) -> 
     Ok(ending)
 }
 
-/// Ends a run for good with nothing but its ledger.
+/// Ends a run permanently with nothing but its ledger.
 fn end_without_model(folder: &Path, json: bool) -> anyhow::Result<()> {
     let statement = run::end_without_model(&RunFolder::at(folder)).map_err(refused)?;
     if json {

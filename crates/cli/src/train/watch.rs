@@ -62,7 +62,7 @@ impl Watch {
         })
     }
 
-    /// The run goes on after this round.
+    /// The run continues after this round.
     fn start(&mut self, first: u64, last: Option<&Metrics>) {
         let now = Instant::now();
         (self.first, self.started, self.next_price) = (first, now, now);

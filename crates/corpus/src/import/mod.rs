@@ -301,7 +301,7 @@ pub enum ImportError {
 /// How many bad lines are shown.
 pub(crate) const SHOWN_BAD_LINES: usize = 5;
 
-/// Imports. `progress` is called now and then, and says whether to go on.
+/// Imports. `progress` is called now and then, and returns whether to continue.
 ///
 /// # Errors
 /// When something cannot be read or written, or it was told to stop. There is no store then.

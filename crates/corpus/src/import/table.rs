@@ -123,7 +123,7 @@ impl<R: Read> Rows<R> {
         }
     }
 
-    /// Goes on behind the next line break, as if a row began there.
+    /// Continues behind the next line break, as if a row began there.
     fn skip_line(&mut self) -> io::Result<()> {
         let line = self.core.line();
         loop {

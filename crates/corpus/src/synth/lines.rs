@@ -37,7 +37,7 @@ struct Planted {
 
 impl Crowd {
     /// Writes every post, a line each with `user`, `text` and other fields that are wanted; says how many there are.
-    /// `progress` says whether to go on; where it did not, there is no number.
+    /// `progress` returns whether to continue; where it did not, there is no number.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -2,7 +2,7 @@
 //!
 //! A round fails, and the server asks again, with the same devices less one. The two sums differ by that one's input, and
 //! secure aggregation has protected nothing. The server need not be evil for that: an honest retry does the same. So a
-//! device lets go of one input for a step and for a model, and of no second one, whatever it is told of the first.
+//! device sends one input for a step and for a model, and no second one, whatever it is told about the first.
 //!
 //! ```
 //! use keyhush_device::guard::{Asked, Guard, Limits, MemoryStore, ModelDigest, Now, Refused, TaskDigest, Timer, Window};
@@ -116,7 +116,7 @@ pub use limits::{Day, Limits, Now, Refused, Timer, Window};
 pub use permit::{Asked, ModelDigest, Outgoing, Permit, TaskDigest};
 pub use store::{MemoryStore, Store, StoreError};
 
-/// What a device has let go of, and what it may still.
+/// What a device has sent, and what it may still send.
 #[derive(Debug)]
 pub struct Guard<S> {
     store: S,

@@ -233,7 +233,7 @@ pub trait Learner: Send + Sync {
 /// Bytes that a learner works with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Of a trainer; there is one a thread.
+    /// Of a trainer; there is one per thread.
     pub trainer: u64,
     /// Of a predictor, which all threads share.
     pub predictor: u64,

@@ -112,7 +112,7 @@ impl Download {
     /// Takes what came next.
     ///
     /// # Errors
-    /// When it is not what was asked for. Then there is no use in going on.
+    /// When it is not what was asked for. Then there is no use in continuing.
     pub fn take(&mut self, packed: &[u8]) -> Result<(), BlobError> {
         self.arrived += packed.len() as u64;
         // What cannot be packed grows by an eighth where codes are fixed, and has a head.

@@ -234,7 +234,7 @@ impl<S: Store> Diary<S> {
         self.store
     }
 
-    /// All of it as a page for the device's owner. `left` is what the guard has let go of, `rests` the tasks that it rests from and until when.
+    /// All of it as a page for the device's owner. `left` is the inputs the guard has recorded, `rests` the tasks that it rests from and until when.
     #[must_use]
     pub fn page(&self, left: usize, rests: &[(TaskDigest, Day)], limits: &Limits) -> String {
         let mut page = String::from("What this device sent\n=====================\n\n");

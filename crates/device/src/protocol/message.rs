@@ -304,7 +304,7 @@ pub enum Reason {
     TooLong = 8,
     /// What was said does not fit what was said before.
     Unexpected = 9,
-    /// The server cannot go on; it is not the device's fault.
+    /// The server cannot continue; it is not the device's fault.
     Internal = 10,
     /// Too much is asked at once.
     TooMuch = 11,

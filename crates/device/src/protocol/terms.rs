@@ -19,7 +19,7 @@ pub struct TaskTerms {
     pub realm: String,
     /// The learner.
     pub learner: LearnerTerms,
-    /// The words that text is read with, one a line, in the order of their ids.
+    /// The words that text is read with, one per line, in the order of their ids.
     pub vocabulary: String,
     /// How text becomes words.
     pub rules: Rules,

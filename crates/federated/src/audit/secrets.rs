@@ -239,7 +239,7 @@ fn remembered(
     let mut random =
         NoiseSource::from(SimulationKey::new(plan.seed)).stream(Purpose::Canaries, &[u64::MAX, 3]).chunk(0);
     let of = |(own, start): (&f64, &f64)| {
-        // Every draw of the search draws the missing words one after the other, and goes on while they are right.
+        // Every draw of the search draws the missing words one after the other, and continues while they are right.
         let hit = libm::exp2(start - own).clamp(0.0, 1.0);
         let found = (0..plan.draws).filter(|_| (random.next_word() >> 11) as f64 / (1u64 << 53) as f64 <= hit).count();
         Remembered { exposure: others.exposure(*own), found: found as u32, draws_needed: 1.0 / hit.max(1e-300) }

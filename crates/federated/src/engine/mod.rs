@@ -255,7 +255,7 @@ pub struct EngineKind {
     pub central: MakeCentral,
     /// Why it cannot carry out a plan, if it cannot, in words that say what to do: asked before a run begins.
     pub refuses: fn(&Plan) -> Option<String>,
-    /// What decides the bits of its results, in a word that checkpoints keep: a run goes on with the arithmetic that it began with.
+    /// What decides the bits of its results, in a word that checkpoints keep: a run continues with the arithmetic that it began with.
     pub arithmetic: fn(Means) -> String,
 }
 

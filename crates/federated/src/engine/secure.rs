@@ -71,7 +71,7 @@ pub enum SecureError {
     /// The protocol says so.
     #[error("secure aggregation: {0}")]
     Failed(#[from] RoundFailure),
-    /// A simulated device did not go on.
+    /// A simulated device did not continue.
     #[error("a simulated device dropped out: {0}")]
     Left(#[from] ClientError),
     /// The server did not take what a simulated device said.

@@ -190,7 +190,7 @@ pub struct Exact {
     pub busy_s: f64,
 }
 
-/// Why a fleet cannot go on: something is wrong with the program, the machine or the plan. An attempt that fails by
+/// Why a fleet cannot continue: something is wrong with the program, the machine or the plan. An attempt that fails by
 /// itself is no error, but [`Outcome::Failed`].
 #[derive(Debug, Error)]
 pub enum FleetError {
@@ -209,10 +209,10 @@ pub enum FleetError {
     /// There is nothing to draw from.
     #[error(transparent)]
     Randomness(#[from] RandomnessError),
-    /// Somebody wants to stop, during an attempt: it is asked for again when the run goes on.
+    /// Somebody wants to stop, during an attempt: it is asked for again when the run continues.
     #[error("stopped during an attempt, which continues when the run is resumed")]
     Stopped,
-    /// The coordinator of devices cannot go on.
+    /// The coordinator of devices cannot continue.
     #[error(transparent)]
     Coordinator(Box<CoordinatorError>),
     /// Who took part cannot be written down, or a secret of the attempt cannot be kept.
@@ -256,7 +256,7 @@ pub trait Fleet {
     /// One attempt. Nothing of it is released or recorded when this returns.
     ///
     /// # Errors
-    /// When the fleet cannot go on; nothing was released.
+    /// When the fleet cannot continue; nothing was released.
     fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError>;
 
     /// Whether the threads of this process have time for something else during an attempt ([`Engine::works_elsewhere`]).

@@ -4,7 +4,7 @@
 //! An attempt is opened at the coordinator ([`crate::protocol`]), and this fleet waits until it is closed. How a coordinator is reached,
 //! and who serves devices meanwhile, is the [`Driver`]'s: on a server another thread, in tests a simulated network.
 //!
-//! After a restart the same attempt is asked for again. One that nobody was given begins, a plain one goes on from the sum that was
+//! After a restart the same attempt is asked for again. One that nobody was given begins, a plain one continues from the sum that was
 //! kept. A secure one was interrupted, for the keys of its session are gone with the program; and so was a plain one whose sum
 //! opens no more, because its key is lost. Their devices took part, and are not asked again (rule P24).
 
@@ -375,8 +375,8 @@ impl<D: Driver> Network<D> {
         Ok(kept.filter(|kept| kept.at == at))
     }
 
-    /// Who was given an attempt during which the program ended, and that cannot go on: the keys of a secure session are gone with the
-    /// program, and a sum whose key is gone, or that is of others than the list says, opens for nobody. None where nobody was given it, or it goes on.
+    /// Who was given an attempt during which the program ended, and that cannot continue: the keys of a secure session are gone with the
+    /// program, and a sum whose key is gone, or that is of others than the list says, opens for nobody. None where nobody was given it, or it continues.
     fn lost(&mut self, task: &RoundTask<'_>) -> Result<Option<Vec<DeviceKey>>, FleetError> {
         let at = self.at(task.at);
         let Some(kept) = self.kept(at)?.filter(|kept| !kept.assigned.is_empty()) else { return Ok(None) };

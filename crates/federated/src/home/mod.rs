@@ -165,7 +165,7 @@ pub trait Home {
     /// When they cannot be read.
     fn lines(&self, log: Log) -> Result<Vec<String>, HomeError>;
 
-    /// Goes on with a log, or begins it. Only whole lines that `keep` wants stay: what was being written in a crash, and what
+    /// Continues with a log, or begins it. Only whole lines that `keep` wants stay: what was being written in a crash, and what
     /// will be written again, goes.
     ///
     /// # Errors

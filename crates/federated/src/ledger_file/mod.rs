@@ -14,7 +14,7 @@
 //! | `secret/NAME.cohort-seed`        | what the cohort of the step that is not recorded yet is drawn from         |
 //! | `secret/NAME.attempt`            | the attempt for which users were asked last, until the ledger is closed    |
 //! | `secret/NAME.INDEX.pending`      | a vector whose entry is not durable yet                                    |
-//! | `secret/NAME.beginning`          | what the run must recognise when it goes on: keyed digests                 |
+//! | `secret/NAME.beginning`          | what the run must recognise when it continues: keyed digests                 |
 //! | `secret/NAME.closing`            | that the ledger is being closed, and why                                   |
 //!
 //! **Durable in this order**, each step synced before the next begins: the noise key of the step; the vector, in `secret/`;

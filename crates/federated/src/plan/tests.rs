@@ -125,7 +125,7 @@ fn the_accountant_judges_what_the_sampler_draws() {
     assert!(plan.epsilon(30).unwrap() < plan.epsilon(60).unwrap());
 }
 
-/// Who counts participations cannot go on with other users.
+/// Who counts participations cannot continue with other users.
 #[test]
 fn p6_limits_on_participation_are_known_as_such() {
     let counts = |set: &[&str]| plan(set).phases()[0].counts_participations();

@@ -51,7 +51,7 @@ const LATE: &str = "the attempt needs no more reports, or its time is over";
 const CLOSED: &str = "the attempt no longer exists";
 const MS_OF_DAY: u64 = 24 * 60 * 60 * 1000;
 
-/// Why a coordinator cannot go on.
+/// Why a coordinator cannot continue.
 #[derive(Debug, Error)]
 pub enum CoordinatorError {
     /// The store.
@@ -147,7 +147,7 @@ impl Running {
         self.asking.population.saturating_sub(self.asked)
     }
 
-    /// Whether devices are given it. In a pause an attempt that some of them have goes on to its end.
+    /// Whether devices are given it. In a pause an attempt that some of them have continues to its end.
     fn takes_devices(&self) -> bool {
         match self.order {
             Order::Run => !self.only_while_open || self.is_open(),
@@ -322,7 +322,7 @@ impl Coordinator {
     /// What the operator wants of a task from now on. Devices that wait for nothing else are told when to come back.
     ///
     /// # Errors
-    /// When there is no such task, or an attempt cannot go on.
+    /// When there is no such task, or an attempt cannot continue.
     pub fn order(&mut self, task: &TaskDigest, order: Order, now: u64) -> Result<(), CoordinatorError> {
         let running = self.tasks.get_mut(task).ok_or(CoordinatorError::NoTask)?;
         if running.only_while_open
@@ -519,7 +519,7 @@ impl Coordinator {
     /// Time passes.
     ///
     /// # Errors
-    /// When an attempt cannot go on.
+    /// When an attempt cannot continue.
     pub fn tick(&mut self, now: u64) -> Result<(), CoordinatorError> {
         self.advance(now)?;
         self.select(now)?;
@@ -579,7 +579,7 @@ impl Coordinator {
         desks.chain(lobby).chain(waiters).min().unwrap_or(now + 1_000).max(now)
     }
 
-    /// Opens an attempt. Where a crash interrupted it, it goes on from what was kept; what was kept of another one, whose end is in the
+    /// Opens an attempt. Where a crash interrupted it, it continues from what was kept; what was kept of another one, whose end is in the
     /// ledger, goes.
     ///
     /// # Errors

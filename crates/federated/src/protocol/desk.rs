@@ -175,7 +175,7 @@ pub struct Desk {
     over: bool,
 }
 
-/// Why a desk cannot go on.
+/// Why a desk cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum DeskError {
     /// The sum that was kept does not open, or a report does not fit.
@@ -201,7 +201,7 @@ pub enum Taken {
 }
 
 impl Desk {
-    /// Opens an attempt; where a crash interrupted it, it goes on from what was kept.
+    /// Opens an attempt; where a crash interrupted it, it continues from what was kept.
     ///
     /// # Errors
     /// When the sum that was kept does not open, or is not of those who are said to be in it.

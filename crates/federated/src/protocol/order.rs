@@ -1,6 +1,6 @@
 //! The operator's order for a task: run, pause or stop.
 //!
-//! A pause takes nothing from anybody: an attempt that devices were given goes on to its end, with other devices where time runs out for
+//! A pause takes nothing from anybody: an attempt that devices were given continues to its end, with other devices where time runs out for
 //! some, since their participations are used up either way (rule P24). Nothing after it begins. A stop gives such an attempt up: it is
 //! recorded as failed, and the devices assigned to it took part.
 

@@ -127,7 +127,7 @@ pub enum Write {
     },
     /// An attempt failed because of one of its devices, and it is not known which: it counts for all of them.
     Spoiled(AttemptAt),
-    /// A task is over for good: what is known of devices in it goes, with what they were given. The devices stay, for other tasks.
+    /// A task has ended permanently: what is known of devices in it is deleted, with their assignments. The devices stay, for other tasks.
     Forget {
         /// The task.
         task: TaskDigest,

@@ -9,7 +9,7 @@
 //! its entry between the round that made the model and the round that follows. So after a crash it is continued, or was done.
 //!
 //! An attempt that fails is recorded, and others are asked, [`MOST_ATTEMPTS`] times in all; then the evaluation is left out and the
-//! run goes on: a model that nobody measured is no worse. Its step is taken by the next one, whose attempts go on counting, so nobody
+//! run continues: a model that nobody measured is no worse. Its step is taken by the next one, whose attempts keep counting, so nobody
 //! who was asked for it is asked again before the separation is over (rules P6, P18 and P24). Then the whole plan is what holds,
 //! for not all of it was released.
 
@@ -85,7 +85,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             return Due::Done(step);
         }
         let next = self.next_evaluation();
-        // The rounds went on, or nothing may be released any more.
+        // The rounds continued, or nothing may be released any more.
         if self.is_recorded(rounds) || self.ledger.is_closed() || next >= evaluations.phase.rounds {
             return Due::LeftOut;
         }

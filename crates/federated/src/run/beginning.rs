@@ -2,7 +2,7 @@
 //!
 //! A release from other data than its ledger speaks of, or by other settings than its plan was checked with, is not the one
 //! that is accounted for. So a run keeps, in `secret/`, keyed digests of its settings, of its store and of its first
-//! parameters, and compares them when it goes on. The digests are keyed because a plain one would tell anyone with a guess
+//! parameters, and compares them when it continues. The digests are keyed because a plain one would tell anyone with a guess
 //! of somebody's text whether it is right. The settings stand there as text too, to say what changed.
 
 use corpus::store::Store;
@@ -89,7 +89,7 @@ impl Beginning {
         Ok(secrets.beginning()?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    /// Compares what a run goes on with; settings and start may not change at all.
+    /// Compares what a run continues with; settings and start may not change at all.
     pub(super) fn compare(&self, key: &PseudonymKey, now: &Self, config: &Config) -> Result<Changed, RunError> {
         if self.settings_digest != key.digest("settings", [self.settings.as_bytes()]) {
             let changes = vec!["the record of them in secret/ was changed too".to_owned()];

@@ -54,7 +54,7 @@ pub struct Course<'a> {
 pub enum Driven {
     /// The run has ended.
     Over(Box<Ending>),
-    /// Somebody wanted to stop: it can go on, and nothing is lost.
+    /// Somebody wanted to stop: it can continue, and nothing is lost.
     Stopped {
         /// After so many rounds.
         round: u64,
@@ -63,10 +63,10 @@ pub enum Driven {
 
 /// Who watches a run as it is driven.
 pub trait Observer {
-    /// Why something cannot be shown, or the run not go on.
+    /// Why something cannot be shown, or the run not continue.
     type Error: From<RunError>;
 
-    /// It is about to go on from where it stands.
+    /// It is about to continue from where it stands.
     ///
     /// # Errors
     /// When it cannot be shown.
@@ -89,7 +89,7 @@ pub trait Observer {
 }
 
 impl Course<'_> {
-    /// The same machine, prepared for the plan; where the run goes on, with as many users at a time as it had before: its results depend
+    /// The same machine, prepared for the plan; where the run continues, with as many users at a time as it had before: its results depend
     /// on it, and a card may have room for more.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl Course<'_> {
         Ok(means)
     }
 
-    /// Begins the run, or goes on with it.
+    /// Begins the run, or continues with it.
     ///
     /// # Errors
     /// As [`Run::begin`] and [`Run::resume`].

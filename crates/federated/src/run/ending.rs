@@ -69,7 +69,7 @@ impl<H: Home + Records> Run<'_, H> {
         self.ending(&write_statement(&self.home, self.ledger())?)
     }
 
-    /// Ends the run for good: the last evaluation, the ledger closed and what its noise was drawn from destroyed, the
+    /// Ends the run permanently: the last evaluation, the ledger closed and what its noise was drawn from destroyed, the
     /// statement, then the model.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::{
 };
 use durable::files::FileError;
 
-/// Why a run cannot go on.
+/// Why a run cannot continue.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// The text is not here.

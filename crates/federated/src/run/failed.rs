@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl<H: Home + Records> Run<'_, H> {
-    /// Goes on after an attempt that failed, which is recorded. A round that is passed over is followed by the evaluation and the
+    /// Continues after an attempt that failed, which is recorded. A round that is skipped is followed by the evaluation and the
     /// checkpoint that are due after it, as one that was done.
     pub(super) fn after_failed(&mut self, failed: Failed) -> Result<Step, RunError> {
         let metrics = if failed.passed_over { self.evaluate_if_due()? } else { None };

@@ -61,7 +61,7 @@ pub struct Kept {
     pub undecided: bool,
     /// What users did, exactly; simulations only.
     pub totals: Option<Totals>,
-    /// What else should be known of it, each in a sentence: how much noise its model bore, users whose training ran away.
+    /// What else should be known of it, each in a sentence: how much noise its model bore, users whose training diverged.
     pub notes: Vec<String>,
     /// What its canaries show, where it has some and is over.
     pub audit: Option<Shown>,

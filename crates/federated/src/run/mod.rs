@@ -16,7 +16,7 @@
 //!
 //! Pages and the file for TensorBoard are made from these by the crate `report` ([`Kept`]).
 //!
-//! Killed at any moment, a run goes on from its newest checkpoint: what the ledger has beyond it is applied again, never
+//! Killed at any moment, a run continues from its newest checkpoint: what the ledger has beyond it is applied again, never
 //! released again, and evaluated where that was due. So a simulation ends with the same model, metrics and events. With secret
 //! noise what was recorded stays, and a step that was not is drawn again (rule P21). Where inputs leave their users, a round during
 //! which it was killed is resumed by its fleet or has failed, like any other failed round: its users are not asked again
@@ -262,7 +262,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         Ok(run)
     }
 
-    /// Goes on with a run; what the ledger has beyond the newest checkpoint is applied again.
+    /// Continues with a run; what the ledger has beyond the newest checkpoint is applied again.
     ///
     /// # Errors
     /// When there is none, it was begun with other settings or other data, or it is damaged.
@@ -409,7 +409,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
     /// where that is due.
     ///
     /// # Errors
-    /// When the run cannot go on; what was recorded is not lost.
+    /// When the run cannot continue; what was recorded is not lost.
     pub fn step(&mut self, fleet: &mut dyn Fleet, stop: &Stop) -> Result<Step, RunError> {
         self.over = self.is_over();
         if self.over.is_some() {
@@ -588,7 +588,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         ledger_time(self.plan.randomness())
     }
 
-    /// Ends the run for good: what its noise was drawn from is destroyed and the ledger closed (rule P20), unless that was done
+    /// Ends the run permanently: what its noise was drawn from is destroyed and the ledger closed (rule P20), unless that was done
     /// before. A run that is closed is decided.
     fn close(&mut self) -> Result<(), RunError> {
         if !self.ledger().is_closed() {
@@ -676,7 +676,7 @@ fn refuse_left_over(home: &dyn Home) -> Result<(), RunError> {
     if left { Err(RunError::LedgerGone { run: home.name() }) } else { Ok(()) }
 }
 
-/// Refuses to go on from a round where what was released next is not stored any more, before anything is changed.
+/// Refuses to continue from a round where what was released next is not stored any more, before anything is changed.
 fn refuse_gap<S: LedgerStore>(plan: &Plan, ledger: &Ledger<S>, from: u64, wrong: &[String]) -> Result<(), RunError> {
     for round in from..settled_rounds(ledger).min(plan.rounds) {
         let phase = plan.phase(round);

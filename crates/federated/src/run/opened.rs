@@ -344,7 +344,7 @@ impl Opened {
     }
 
     /// Refuses to begin a run most of whose declared users are not there, unless its settings say that it is meant. A run that was begun
-    /// goes on: users may ask to be erased.
+    /// continues: users may ask to be erased.
     ///
     /// # Errors
     /// The key that declares too many.

@@ -81,7 +81,7 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// Goes on with the log of a run, or begins it; none where its models predict no words. A run that goes on keeps its prompts.
+    /// Continues with the log of a run, or begins it; none where its models predict no words. A run that continues keeps its prompts.
     pub(super) fn open(
         home: &dyn Home,
         opened: &Opened,

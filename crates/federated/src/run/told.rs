@@ -120,7 +120,7 @@ pub(super) fn notes(burden: Option<&Burden>, totals: Option<&Totals>, sent: Opti
     noise.into_iter().chain(totals.and_then(ran_away)).chain(sent.map(|sent| sent.words())).collect()
 }
 
-/// Users whose training ran away: they count as nothing, and nothing else shows it.
+/// Users whose training diverged: they count as nothing, and nothing else shows it.
 fn ran_away(totals: &Totals) -> Option<String> {
     let Totals { users, not_finite, .. } = *totals;
     (not_finite > 0).then(|| {

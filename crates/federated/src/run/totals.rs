@@ -18,7 +18,7 @@ pub struct Totals {
     pub users: u64,
     /// Tokens that they predicted.
     pub tokens: u64,
-    /// Those of them whose update was not finite: their training ran away, and they counted as nothing.
+    /// Those of them whose update was not finite: their training diverged, and they counted as nothing.
     pub not_finite: u64,
 }
 

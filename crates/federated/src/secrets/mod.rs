@@ -310,7 +310,7 @@ impl Secrets {
         self.secret(SecretName::Beginning).read()
     }
 
-    /// Keeps what the run must recognise when it goes on.
+    /// Keeps what the run must recognise when it continues.
     ///
     /// # Errors
     /// When the vault fails.

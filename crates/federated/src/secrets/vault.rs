@@ -26,7 +26,7 @@ pub enum SecretName {
     CohortSeed,
     /// What the tickets of an attempt with devices, and the seal of its sum, follow from, until it is settled.
     RoundKey,
-    /// What the run must recognise when it goes on.
+    /// What the run must recognise when it continues.
     Beginning,
     /// That the ledger is being closed, and why.
     Closing,

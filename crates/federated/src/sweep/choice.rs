@@ -39,7 +39,7 @@ pub fn record(chosen: &Path, others: &[PathBuf], means: Means) -> Result<Ending,
     count(chosen, &imports, means)
 }
 
-/// Counts all the others in a run, and ends it for good.
+/// Counts all the others in a run, and ends it permanently.
 fn count(folder: &Path, imports: &[(&Path, Import)], means: Means) -> Result<Ending, RunError> {
     let home = RunFolder::at(folder);
     let config = run::settings(&home)?;

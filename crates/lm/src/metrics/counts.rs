@@ -212,7 +212,7 @@ impl Counts {
     ///
     /// Section 3: "At each s_t we intersect the top 10 predictions with the most frequent 10, 50, 100 words in the
     /// dictionary. So for example, an intersection of size two in the top 50 means two of the model's top 10 predictions
-    /// are in the 50 most common words in the dictionary." Predictions are words here: BOS, EOS and UNK are passed over.
+    /// are in the 50 most common words in the dictionary." Predictions are words here: BOS, EOS and UNK are skipped.
     #[must_use]
     pub fn headedness(&self) -> Option<[[f64; 11]; HEADS.len()]> {
         let targets = self.targets(Targets::ALL);

@@ -84,7 +84,7 @@ pub struct HeadWords {
 }
 
 impl HeadWords {
-    /// From words in the order of their frequency, the most frequent first. BOS, EOS and UNK are passed over.
+    /// From words in the order of their frequency, the most frequent first. BOS, EOS and UNK are skipped.
     #[must_use]
     pub fn new(by_frequency: impl IntoIterator<Item = u32>) -> Self {
         let most = HEADS[HEADS.len() - 1];

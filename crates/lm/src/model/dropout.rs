@@ -76,7 +76,7 @@ impl MaskDrawer {
         Some(Self { dropout, widths, key, step: 0 })
     }
 
-    /// Goes to a step, counted from 0: a run that goes on where another stopped draws what that one would have drawn.
+    /// Goes to a step, counted from 0: a run that continues where another stopped draws what that one would have drawn.
     pub const fn go_to(&mut self, step: u64) {
         self.step = step;
     }

@@ -454,7 +454,7 @@ impl Mechanism {
         Ok(mechanism)
     }
 
-    /// The state of independent noise after so many releases. No other noise goes on from their number alone.
+    /// The state of independent noise after so many releases. No other noise continues from their number alone.
     ///
     /// # Errors
     /// When noise is correlated, the plan has fewer steps, or it cannot be carried out.

@@ -1,7 +1,7 @@
 //! `report.html`: a run on one self-contained page.
 //!
 //! A report shows what the other files of a run hold. Nothing in it is new, so it may be shown wherever they may, and it can be
-//! made again at any time: of a run that is over, that goes on, or that was killed.
+//! made again at any time: of a run that is finished, in progress, or was killed.
 
 mod markdown;
 pub(crate) mod time;
@@ -97,7 +97,7 @@ pub struct Cost {
     pub most_tokens: Option<u64>,
     /// Tokens that were read, exactly; a simulation may say so.
     pub simulated_tokens: Option<u64>,
-    /// Users who took part, exactly, each counted for each of their rounds, and those of them whose training ran away; a simulation may
+    /// Users who took part, exactly, each counted for each of their rounds, and those of them whose training diverged; a simulation may
     /// say so.
     pub simulated_users: Option<(u64, u64)>,
 }

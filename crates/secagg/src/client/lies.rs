@@ -89,7 +89,7 @@ impl Ring {
             seeds |= u32::from(corrupted_alone || opened && has(*alive, at)) << at;
             keys |= u32::from(corrupted_alone || opened && !has(*alive, at)) << at;
         }
-        // The masks in an input that nobody knows; who has one that its partner does not have is hidden for good.
+        // The masks in an input that nobody knows; who has one that its partner does not have is hidden permanently.
         let unknown = |at: usize| if has(keys, at) { 0 } else { told[at] & !keys };
         let is_hidden = |bare: u32, at: usize| {
             let masks = unknown(at);

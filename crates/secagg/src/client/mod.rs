@@ -39,7 +39,7 @@ use crate::{
     wire::WireError,
 };
 
-/// Why a client does not go on.
+/// Why a client does not continue.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ClientError {

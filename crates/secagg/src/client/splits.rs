@@ -157,7 +157,7 @@ impl Field {
         let key_opened: Vec<bool> =
             (0..self.clients()).map(|at| count(at, |present, alive| present && !alive)).collect();
         let is_known = |a: u32, b: u32| self.corrupted[b as usize] || key_opened[a as usize] || key_opened[b as usize];
-        // Of each, the masks in its input that nobody knows; who has one that its partner does not have is hidden for good.
+        // Of each, the masks in its input that nobody knows; who has one that its partner does not have is hidden permanently.
         let unknown = |at: u32| {
             let n = self.neighbours[at as usize].iter().copied();
             n.filter(move |n| self.is_told(lies, at, *n) && !is_known(at, *n))

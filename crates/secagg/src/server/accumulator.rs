@@ -85,7 +85,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Bytes of the message that have come: where a transfer that broke off goes on.
+    /// Bytes of the message that have come: where a transfer that broke off continues.
     #[must_use]
     pub fn received(&self) -> usize {
         self.header.len() + self.spooled

@@ -40,7 +40,7 @@ impl CollectMasked {
         Self { round, shape, dealt, claimed, sum }
     }
 
-    /// Goes on with inputs that were added before.
+    /// Continues with inputs that were added before.
     pub(super) fn with_sum(mut self, sum: Accumulator) -> Result<Self, Refusal> {
         sum.positions().for_each(|at| self.claimed[at as usize] = true);
         self.merge(sum)?;

@@ -13,7 +13,7 @@
 //! are gone. A message that is not as it must be is refused and changes nothing; its sender is as good as silent. A round that
 //! cannot be finished fails, and has learned nothing.
 //!
-//! All states before unmasking can be saved and restored (`save`, `restore`), so that a server that falls over goes on with
+//! All states before unmasking can be saved and restored (`save`, `restore`), so that a server that falls over continues with
 //! its round. The last one cannot: it holds secrets of clients, which are never written down. A client's states cannot at all.
 
 mod accumulator;
@@ -267,7 +267,7 @@ impl Round {
         self.parameters.threshold() as usize
     }
 
-    /// A round goes on with so many, or fails.
+    /// A round continues with so many, or fails.
     fn enough(&self, got: usize) -> Result<(), RoundFailure> {
         let needed = self.terms().least_survivors as usize;
         if got < needed { Err(RoundFailure::TooFew { got, needed }) } else { Ok(()) }

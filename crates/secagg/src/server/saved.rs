@@ -4,7 +4,7 @@
 //! The coin is to be kept from clients until the directory closes. The last state, with secrets that clients opened, has no
 //! bytes. Bytes end with a digest: what was cut or changed on its way is refused; sign them against deliberate changes.
 //!
-//! **One state of a round is kept, the last one.** A server that has asked clients to unmask and then goes on from an older
+//! **One state of a round is kept, the last one.** A server that has asked clients to unmask and then continues from an older
 //! state can hold late inputs of clients that it called dead before: it then has shares of both secrets of one client, where
 //! nobody signs (curious), or loses the round. So each state replaces the one before it, durably, before the next message goes
 //! out; and once anybody was asked to unmask, nothing is restored: a server that falls over then has lost its round.

@@ -97,7 +97,7 @@ impl CollectShares {
         Ok(CollectMasked::new(self.round, self.dealt))
     }
 
-    /// Who shared and has company. A client with fewer neighbours left than the threshold will not go on, and nobody could
+    /// Who shared and has company. A client with fewer neighbours left than the threshold will not continue, and nobody could
     /// take its masks off: it is left out before anybody shares a mask with it. That can leave others lonely.
     fn in_company(&self) -> Vec<bool> {
         let (threshold, graph) = (self.round.threshold(), &self.round.graph);

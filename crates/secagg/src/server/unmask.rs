@@ -166,7 +166,7 @@ impl CollectUnmask {
     /// wrong ones can be told, asks this before it closes.
     ///
     /// # Errors
-    /// Which secret cannot be put together.
+    /// Which secret cannot be reconstructed.
     pub fn check_secrets(&self, parallel: &dyn Parallel) -> Result<(), RoundFailure> {
         self.can_close()?;
         let needed: Vec<u32> = self.summed.fates.needed(&self.summed.round).collect();
@@ -176,7 +176,7 @@ impl CollectUnmask {
     /// Puts the secrets together, takes the masks off and gives the sum.
     ///
     /// # Errors
-    /// When a secret cannot be put together, or the masks do not cancel. There is no sum then, and never a wrong one.
+    /// When a secret cannot be reconstructed, or the masks do not cancel. There is no sum then, and never a wrong one.
     pub fn close(mut self, parallel: &dyn Parallel) -> Result<Outcome, RoundFailure> {
         let needed: Vec<u32> = self.summed.fates.needed(&self.summed.round).collect();
         let found = parallel::map(parallel, &needed, |at| self.secret(*at));

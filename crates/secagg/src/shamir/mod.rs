@@ -31,7 +31,7 @@ const DRAWS: usize = 4;
 /// One number of the field for each limb.
 type Limbs = [Element; LIMBS];
 
-/// Why a secret cannot be shared or put together.
+/// Why a secret cannot be shared or reconstructed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ShamirError {

@@ -31,7 +31,7 @@ pub struct Limits {
     pub room: usize,
     /// How long a body waits for room before the device is told to come back.
     pub room_wait: Duration,
-    /// How long requests may go on when the server is told to stop.
+    /// How long requests may continue when the server is told to stop.
     pub finish: Duration,
 }
 

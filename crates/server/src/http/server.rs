@@ -123,7 +123,7 @@ impl Server {
         &self.limits
     }
 
-    /// Serves until it is told to stop. Then it takes no more connections and no more requests; those that are under way may go on
+    /// Serves until it is told to stop. Then it takes no more connections and no more requests; those that are under way may continue
     /// for as long as [`Limits::finish`] says, and are cut.
     pub async fn serve(self, app: Router, stop: impl Future<Output = ()>) -> Served {
         let census = Census::new(self.limits);

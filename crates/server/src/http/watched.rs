@@ -118,7 +118,7 @@ impl<I> Watched<I> {
         Self { stream, standing, limits, quiet, stuck: None, pace }
     }
 
-    /// Whether a write that could not go on has waited for too long.
+    /// Whether a write that could not continue has waited for too long.
     fn waited<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         let patience = self.pace.patience();
         let (_, alarm) = self.stuck.get_or_insert_with(|| {

@@ -44,7 +44,7 @@ impl fmt::Debug for TaskHome {
 /// Where a model stands in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AfterRound<'a> {
-    /// How many rounds are behind it, released or passed over.
+    /// How many rounds are behind it, released or skipped.
     pub rounds: u64,
     /// The last of them that released something: its stream, and its step in that. None before the first.
     pub release: Option<(&'a str, u64)>,
@@ -75,7 +75,7 @@ pub struct Note {
     pub obeys: Order,
     /// Whether the last server that was started runs it.
     pub served: bool,
-    /// Why it cannot go on, where it cannot.
+    /// Why it cannot continue, where it cannot.
     pub broken: Option<String>,
 }
 

@@ -92,7 +92,7 @@ pub enum NotTaken {
     /// The offer is for something else.
     #[error("the offer of secure aggregation differs from the assignment in its {0}")]
     OtherOffer(&'static str),
-    /// Secure aggregation does not go on.
+    /// Secure aggregation does not continue.
     #[error("secure aggregation: {0}")]
     Secure(#[from] ClientError),
     /// Vectors do not become residues.

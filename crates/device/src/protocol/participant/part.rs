@@ -260,7 +260,7 @@ impl<S: Store> Participant<S> {
                 let encoded = result.map_err(NotTaken::Training)?;
                 self.hold(&prepared, encoded, now)?;
             }
-            // Late or twice: nothing to do with what is going on.
+            // Late or twice: nothing to do with the current phase.
             (stage, _) => part.stage = stage,
         }
         Ok(())

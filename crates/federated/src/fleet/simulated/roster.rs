@@ -5,7 +5,7 @@
 //!
 //! **Sampled users** are drawn again in every round. A step that was skipped leaves the model as it is. A device gives one input
 //! for a model, ever: its guard refuses a second one, whatever step it is said to be for. So a user who was asked for a step that was
-//! passed over is not there until something is released, and a simulation has to leave them out, or it would learn from inputs that
+//! skipped is not there until something is released, and a simulation has to leave them out, or it would learn from inputs that
 //! no device gives.
 //!
 //! **The accounting holds.** Who is not there follows from which steps failed and from who was drawn for them. That a step failed is

@@ -65,7 +65,7 @@ impl Coordinator {
     /// A whole report.
     ///
     /// # Errors
-    /// When the attempt cannot go on.
+    /// When the attempt cannot continue.
     pub fn report(
         &mut self,
         request: RequestId,
@@ -263,7 +263,7 @@ mod tests {
         assert!(coordinator.begins(&tickets[0], 3).is_ok());
         coordinator.said(4, DEVICES[1], &CHECK_IN, 3).unwrap();
         assert!(matches!(says(&mut coordinator), Says::Assignment(_)), "it is told what it was not");
-        // An attempt that is never opened again is waited for by nobody: its end is in the ledger, or its task cannot go on.
+        // An attempt that is never opened again is waited for by nobody: its end is in the ledger, or its task cannot continue.
         type Ends = fn(&mut Coordinator);
         let settles: Ends = |coordinator| coordinator.settle(&AT, &BTreeSet::new(), 2).unwrap();
         let forgets: Ends = |coordinator| coordinator.forget(&TASK, 2).unwrap();

@@ -237,7 +237,7 @@ impl Coordinator {
         let rate: f64 = alive().map(rate).sum();
         // While a round is open that wants nobody more, nobody is to be near.
         let together = alive().filter(|running| running.gathers()).map(wanted).max().unwrap_or(0);
-        // Of a task that rests devices are not far away: it may go on.
+        // Of a task that rests devices are not far away: it may continue.
         let per_second = match (short, rests) {
             (true, _) => f64::INFINITY,
             (false, true) => rate.max(self.enrolled as f64 / RESTS_S / self.pace.surplus),

@@ -7,7 +7,7 @@
 //!
 //! What it does differently from the textbook: the softmax is never normalised over the vocabulary, only over tokens, since
 //! `dO = (e^T emb) / s` and `dE = e (o / s)`; no maximum is subtracted unless a sum leaves the safe range; updates are folded
-//! into the products; the vocabulary is walked once a step, with the update of the step before. bench/local_training measures
+//! into the products; the vocabulary is walked once per step, with the update of the step before. bench/local_training measures
 //! what that gives beside PyTorch and JAX.
 
 mod layer;

@@ -144,7 +144,7 @@ impl Network {
 
 impl Network {
     /// As [`LanguageModel::read`], with the context of each sequence's user; without one, and where there are fewer, it is zero.
-    /// The longest sequences come first, so that those that go on are always the first rows.
+    /// The longest sequences come first, so that those that continue are always the first rows.
     pub fn read_knowing(&self, sequences: &[&[u32]], contexts: &[&[f32]], visit: &mut dyn FnMut(usize, usize, &[f32])) {
         let mut order: Vec<usize> = (0..sequences.len()).collect();
         order.sort_by_key(|s| std::cmp::Reverse(sequences[*s].len()));
