@@ -82,7 +82,7 @@ pub struct Plan {
     pub text: Arc<dyn Fn(u64) -> Arc<dyn TextSource> + Send + Sync>,
 }
 
-/// What happened to all of them together.
+/// Totals over all devices.
 #[derive(Debug, Default)]
 pub struct Tally {
     enrolled: AtomicU64,
@@ -127,7 +127,7 @@ pub struct Counted {
     pub unwritten: u64,
 }
 
-/// What `keyhush device --synthetic --json` says at its end.
+/// The summary that `keyhush device --synthetic --json` prints at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     /// What happened to the devices.

@@ -60,7 +60,7 @@ impl Clocks {
     }
 }
 
-/// What a device has around it.
+/// The environment of a device: its server, text, clock and trainers.
 #[derive(Clone)]
 pub struct Surroundings {
     /// The server.

@@ -31,7 +31,7 @@ pub struct Line {
     pub trained_s: f64,
 }
 
-/// What a device did.
+/// An action of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Did {

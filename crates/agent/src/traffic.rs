@@ -12,7 +12,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How much went over the network.
+/// Counters of network traffic.
 #[derive(Debug, Default)]
 pub struct Traffic {
     up: AtomicU64,

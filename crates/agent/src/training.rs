@@ -25,10 +25,10 @@ use crate::text::TextSource;
 /// Tasks that a thread is ready for.
 const MOST_WORKERS: usize = 2;
 
-/// What training came to, or why it failed.
+/// The result of training, or why it failed.
 pub type Trained = Result<Arc<Encoded>, String>;
 
-/// How inputs are made.
+/// How inputs are made: by training, or ready-made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Learning {
     /// By training on text.

@@ -33,7 +33,7 @@ use crate::{
 const PAPER_SECONDS: f64 = 140.0;
 const PAPER: (&str, usize, usize, usize) = ("zaremba650", 20_000, 10, 20);
 
-/// What is trained on how much text.
+/// The parameters of the benchmark: model and amount of text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Device {
     /// The model: a preset of words.

@@ -51,7 +51,7 @@ const WORDS: usize = 20;
 /// Evaluations on the card; the median is given.
 const EVALUATIONS: usize = 5;
 
-/// What is trained on the card.
+/// The parameters of the GPU benchmark.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gpu {
     /// The model: a preset.
@@ -116,7 +116,7 @@ pub struct GpuTook {
     pub evaluation: EvaluationTook,
 }
 
-/// What an evaluation takes on the card, and on the threads of this machine.
+/// The time of an evaluation on the GPU and on this machine's threads.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct EvaluationTook {
     /// Tokens that are predicted.

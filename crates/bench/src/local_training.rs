@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::{BenchError, at_least_one, clock::thread_seconds};
 
-/// What is trained, and by how many.
+/// The parameters of the benchmark: model and number of users and threads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocalTraining {
     /// The model: a preset.

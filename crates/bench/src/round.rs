@@ -36,7 +36,7 @@ const SETTINGS: &str = include_str!("round.toml");
 /// The seed of the simulation.
 const SEED: u64 = 1;
 
-/// What rounds are run.
+/// The parameters of the benchmark: the rounds to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rounds {
     /// The model: a preset.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// What a rank is about to do.
+/// The facts of a rank that must match those of all others.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// What decides the last digits of what it computes: the instructions of its processor, or its engine, precision and chunk

@@ -64,7 +64,7 @@ pub(crate) fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// What tells vocabularies apart: a hash of the rules and of every entry in its order.
+/// The fingerprint of a vocabulary: a hash of the rules and of every entry in order.
 #[must_use]
 pub fn fingerprint(rules: Rules, vocabulary: &Vocabulary) -> String {
     let hash = Sha256::new().chain_update(b"keyhush vocabulary 1\0").chain_update(rules.name());
@@ -78,7 +78,7 @@ fn short_hex(hash: Sha256) -> String {
     format!("{:016x}", u64::from_be_bytes(first))
 }
 
-/// Where the words of a vocabulary came from.
+/// The origin of a vocabulary's words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Origin {

@@ -1,6 +1,6 @@
 //! Progress reports of work on many files or users: imports, and synthetic crowds that are written.
 
-/// How far an import is.
+/// The progress of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// Files are read.

@@ -25,7 +25,7 @@ pub struct Texts {
     pub text_key: Option<String>,
 }
 
-/// Where words come from.
+/// The source of a vocabulary's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Words {
     /// A public list, one word a line with the most frequent first.
@@ -41,7 +41,7 @@ pub enum Words {
     Users(Texts),
 }
 
-/// What was noticed on the way.
+/// Warnings about a vocabulary.
 #[derive(Debug, Clone, Default)]
 pub struct Noticed {
     /// Signs that were added to a list which had not got them.

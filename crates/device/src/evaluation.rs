@@ -26,7 +26,7 @@ const MOST_GUESSES: f64 = 4.0;
 /// Examples of one device at most: counts of so many are exact in a coordinate.
 pub const MOST_EXAMPLES: u64 = 1 << 20;
 
-/// How much a device may count of its own text.
+/// Limits on what a device counts in an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EvaluationPlan {
@@ -67,7 +67,7 @@ const SETS: [(&str, &[Counted]); 2] = [
     ("tags", &[Counted::Targets, Counted::Hits(0), Counted::Hits(1), Counted::Hits(2)]),
 ];
 
-/// How many numbers devices count of models that are measured by this name; none where devices cannot be asked.
+/// The number of coordinates in an evaluation of models with these measures; none if devices cannot evaluate them.
 #[must_use]
 pub fn coordinates(measures: &str) -> Option<usize> {
     set(measures).map(<[Counted]>::len)
@@ -77,7 +77,7 @@ fn set(measures: &str) -> Option<&'static [Counted]> {
     SETS.iter().find(|(name, _)| *name == measures).map(|(_, counted)| *counted)
 }
 
-/// How counts become a vector, and back.
+/// Converts counts to a vector, and back.
 #[derive(Debug, Clone, Copy)]
 pub struct Counting {
     counted: &'static [Counted],

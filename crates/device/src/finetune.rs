@@ -24,7 +24,7 @@ use crate::learner::{
 /// The least share of somebody's own text: a device reads at most a hundred times of what was typed.
 pub const LEAST_LAMBDA: f32 = 0.01;
 
-/// How a device keeps from forgetting.
+/// How a device fine-tunes without forgetting.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FineTune {

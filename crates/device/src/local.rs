@@ -15,7 +15,7 @@ use crate::{
     learner::{Learner, LearnerError, Trainer, examples::Examples},
 };
 
-/// How much a user learns from before the update leaves.
+/// The local algorithm: how many steps a user takes before the update is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Algorithm {
@@ -30,7 +30,7 @@ pub enum Algorithm {
     FedSgdAll,
 }
 
-/// What every user of a run does. Public.
+/// The plan of local training, the same for all users. Public.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LocalPlan {
@@ -140,7 +140,7 @@ pub enum LocalError {
     Clip(#[from] ClipRuleError),
 }
 
-/// What local training came to. The numbers stay where the text is, but for simulations that print them as not private.
+/// The result of local training. Its numbers stay on the device, except in simulations, which print them as not private.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Learned {
     /// What changed; not finite where training diverged, which clipping makes zero.

@@ -16,7 +16,7 @@ use crate::{
     upload::{Rest, Upload},
 };
 
-/// What the server says to every user of a round.
+/// The task of a round, the same for every user.
 #[derive(Debug, Clone, Copy)]
 pub struct Task<'a> {
     /// The model as it is.
@@ -37,7 +37,7 @@ pub struct Task<'a> {
     pub evaluation: Option<EvaluationPlan>,
 }
 
-/// What is random in a user's part, derived from the run's key by round and user.
+/// The randomness of a user's contribution, derived from the run's key by round and user.
 pub struct Drawn {
     /// Random words for rounding.
     pub rounding: RandomWords,
@@ -45,7 +45,7 @@ pub struct Drawn {
     pub batch: u64,
 }
 
-/// What leaves, and what a simulation may look at.
+/// A user's contribution: what is sent, and what only a simulation may see.
 #[derive(Debug)]
 pub struct Part {
     /// The encoded update, which is sent.

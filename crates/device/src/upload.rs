@@ -33,7 +33,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-/// What of an update leaves.
+/// Which part of an update is sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Upload<'a> {
     /// The whole update.
@@ -61,7 +61,7 @@ pub enum Sends<'a> {
     Mask(&'a [u32]),
 }
 
-/// How the coordinates that are not sent are kept.
+/// How coordinates that are not sent are kept for later.
 #[derive(Debug, Clone, Copy)]
 pub struct Keeping<'a> {
     /// m: the momentum of what is kept; 0 for none.
@@ -72,10 +72,10 @@ pub struct Keeping<'a> {
     pub rests: &'a Rests,
 }
 
-/// What users have kept, by their numbers.
+/// The kept coordinates of users, by user number.
 pub type Rests = BTreeMap<u64, Rest>;
 
-/// What one user has kept. It is as private as their text.
+/// The kept coordinates of one user. They are as private as the text.
 #[derive(Clone, PartialEq, Default)]
 pub struct Rest {
     rest: Vec<f32>,

@@ -18,7 +18,7 @@ use crate::{
     files::folder,
 };
 
-/// What is written whole or not at all, in bytes: small, so that short files tear too.
+/// The size of an atomic write, in bytes: small, so that short files tear too.
 pub const SECTOR: usize = 64;
 
 #[derive(Debug, Clone, Default)]
@@ -73,7 +73,7 @@ impl Drop for Held {
     }
 }
 
-/// What an unsynced write becomes.
+/// What happens to an unsynced write.
 #[derive(Debug, Clone, Copy)]
 pub enum Adversary {
     /// It was never written.

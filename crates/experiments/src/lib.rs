@@ -54,7 +54,7 @@ use self::{
     training::Outcome,
 };
 
-/// What an experiment came to: the numbers, and the pictures of them.
+/// The findings of an experiment: its numbers and charts.
 #[derive(Debug)]
 pub struct Findings {
     /// The numbers.
@@ -124,7 +124,7 @@ pub fn compute(experiment: &Experiment) -> Result<Findings, ExperimentError> {
     Ok(Findings { results: Results { rows, expectations, ..Results::new(experiment) }, charts })
 }
 
-/// Where what came out is written.
+/// Where results are written.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// Of the numbers and pictures.

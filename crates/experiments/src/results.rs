@@ -19,7 +19,7 @@ use crate::{
     verdict::Verdict,
 };
 
-/// What an experiment came to.
+/// The results of an experiment.
 #[derive(Debug, Serialize)]
 pub struct Results {
     /// The title.

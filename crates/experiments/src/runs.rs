@@ -20,7 +20,7 @@ use report::{following::Pages, run::REPORT_FILE};
 
 use crate::error::ExperimentError;
 
-/// One of many runs.
+/// One run of a sweep or experiment.
 #[derive(Debug, Clone, Copy)]
 pub struct OneRun<'a> {
     /// For people: its variant and seed.
@@ -44,7 +44,7 @@ pub struct Came<'a> {
     pub took: Option<Duration>,
 }
 
-/// Who is told how far many runs are.
+/// Receives the progress of several runs.
 pub trait Follows {
     /// A run is done.
     fn done(&mut self, came: &Came<'_>);
@@ -53,7 +53,7 @@ pub trait Follows {
     fn warns(&mut self, words: &str);
 }
 
-/// What runs are done with.
+/// Executes runs one after the other.
 pub struct Runner<'a> {
     /// Kernels, threads and engine.
     pub means: Means,

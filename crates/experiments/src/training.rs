@@ -21,7 +21,7 @@ use crate::{
     runs::{OneRun, Runner},
 };
 
-/// How an experiment is run.
+/// The parameters of running an experiment.
 pub struct Job<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,

@@ -221,7 +221,7 @@ impl Engine for Planted<'_> {
     }
 }
 
-/// What the canaries of a run show, as its file and its report have it.
+/// The audit result of a run, as its file and its report have it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shown {
@@ -273,7 +273,7 @@ pub struct AtDelta {
     pub epsilon_lower_gaussian: f64,
 }
 
-/// How many canaries a slack needs.
+/// The number of canaries needed for a slack.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Needed {
     /// The share of the formal epsilon that the bound may miss.
@@ -282,7 +282,7 @@ pub struct Needed {
     pub canaries: Option<u64>,
 }
 
-/// What is said for several slacks.
+/// The numbers of canaries needed for several slacks.
 ///
 /// # Errors
 /// When a number is out of range.

@@ -282,7 +282,7 @@ fn said_state(home: &dyn Home, round: u64) -> Option<Beside> {
     serde_json::from_str(tensors::Reader::new(&mut *from).ok()?.metadata("state")?).ok()
 }
 
-/// How many users the engine of a run held at a time, as its newest state says; none where nothing depends on it.
+/// The engine's chunk size (users at a time) in the newest checkpoint; none if results do not depend on it.
 ///
 /// # Errors
 /// When the states cannot be listed.

@@ -17,7 +17,7 @@ use lm::{
 
 use crate::config::{Config, ConfigError, NewModel, nearest::did_you_mean};
 
-/// What is learned by default.
+/// The default learner.
 pub const LANGUAGE: &str = "language";
 /// Words of a model of tags by default, as in Andrew et al. 2021.
 const WORDS: usize = 10_000;

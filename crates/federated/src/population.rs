@@ -203,7 +203,7 @@ impl<P: Population> Population for Beyond<P> {
     }
 }
 
-/// What an audit changes in a population.
+/// The changes that an audit makes to a population.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Somebody who has nothing to say.

@@ -13,7 +13,7 @@ use privacy::{Epsilon, Rho};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What an epsilon means.
+/// The meaning of an epsilon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
     /// It is guaranteed.

@@ -40,7 +40,7 @@ pub enum RandomnessError {
     Over,
 }
 
-/// What a run draws from.
+/// The source of a run's randomness.
 #[derive(Debug)]
 pub struct RunRandomness(Kind);
 

@@ -83,7 +83,7 @@ pub fn check(plan: &Plan) -> Result<SimulationKey, ReplayError> {
     }
 }
 
-/// Who took part in a run, by their numbers in the population.
+/// The cohorts of a run, by user numbers in the population.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cohorts {
     /// The users of each round.
@@ -101,7 +101,7 @@ pub struct Played {
     pub by_devices: BTreeMap<u64, ByDevices>,
 }
 
-/// What a run comes to in which these users took part.
+/// Replays a run with these cohorts.
 ///
 /// # Errors
 /// When the run cannot be played again.

@@ -103,7 +103,7 @@ pub enum RoundError {
     },
 }
 
-/// Where a run stands: all of it follows from the plan and from what was released, but for what users keep.
+/// The state of a run: it follows from the plan and the releases, except for what users keep.
 #[derive(Debug)]
 pub struct State {
     /// Rounds that were done.
@@ -134,7 +134,7 @@ impl State {
     }
 }
 
-/// What became of a round.
+/// The outcome of a round.
 #[derive(Debug)]
 pub enum Round {
     /// It was released, recorded and applied.
@@ -145,7 +145,7 @@ pub enum Round {
     OutOfBudget(LedgerError),
 }
 
-/// What was found in the ledger beyond a state.
+/// What the ledger has beyond a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replayed {
     /// Nothing: the next round is to be attempted.
@@ -154,7 +154,7 @@ pub enum Replayed {
     Round,
 }
 
-/// What a round that was done leaves behind.
+/// The results of a completed round.
 #[derive(Debug)]
 pub struct Done {
     /// The time of each step.

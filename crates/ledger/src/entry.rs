@@ -86,7 +86,7 @@ pub struct Opening {
     pub plan: Plan,
 }
 
-/// How a release's event counts.
+/// How a release's event is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Charge {
@@ -111,7 +111,7 @@ impl Charge {
     }
 }
 
-/// Something was released.
+/// A release.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Release {
@@ -131,7 +131,7 @@ pub struct Release {
     pub participations: ParticipationNote,
 }
 
-/// What a ledger says about who took part: what was declared, and a commitment to what was observed.
+/// The participants of an entry: the declared cohort, and a commitment to the observed participants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ParticipationNote {

@@ -18,7 +18,7 @@ use crate::{
 };
 use privacy::{accountant::Judgement, event::PrivacyEvent, units::Epsilon};
 
-/// What the epsilon of a statement is.
+/// The basis of a stated epsilon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {

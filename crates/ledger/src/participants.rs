@@ -31,7 +31,7 @@ const PSEUDONYM: usize = 16;
 #[derive(Clone)]
 pub struct PseudonymKey(Zeroizing<[u8; 32]>);
 
-/// That the pseudonym key of a ledger is gone. Only the file store makes one by doing it; anyone else asserts it.
+/// Proof that the pseudonym key of a ledger is destroyed. Only the file store makes one by doing it; anyone else asserts it.
 #[derive(Debug)]
 pub struct KeyDestroyed(());
 
@@ -43,7 +43,7 @@ impl KeyDestroyed {
     }
 }
 
-/// That the noise key of a run and all that its noise could be drawn again from are gone. Only the file store makes one by
+/// Proof that the noise key of a run and everything its noise could be drawn from are destroyed. Only the file store makes one by
 /// doing it; anyone else asserts it.
 #[derive(Debug)]
 pub struct NoiseDestroyed(());

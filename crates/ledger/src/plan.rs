@@ -13,7 +13,7 @@ use privacy::{
     units::{Delta, Epsilon, Rho},
 };
 
-/// What is protected as one.
+/// The unit of privacy: what is protected as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -66,7 +66,7 @@ pub struct PublicData {
     pub why: String,
 }
 
-/// Whose text the run is about. Without it an epsilon says nothing: a synthetic crowd has nobody to protect.
+/// Whose text the run trains on. Without it an epsilon means nothing: a synthetic crowd has nobody to protect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum DataSource {
@@ -98,7 +98,7 @@ impl DataSource {
     }
 }
 
-/// What the model was before the first round (rule P15).
+/// The starting model (rule P15).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Start {
@@ -113,7 +113,7 @@ pub enum Start {
     },
 }
 
-/// Who sees what before noise is added.
+/// The aggregation, and who sees what before noise is added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Aggregation {

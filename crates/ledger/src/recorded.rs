@@ -44,7 +44,7 @@ use privacy::stages::Published;
 
 use crate::head::Head;
 
-/// Where something was recorded. A holder of one may continue: the entry is durable.
+/// A receipt for a recorded entry. Its holder may continue: the entry is durable.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {

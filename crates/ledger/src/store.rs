@@ -10,7 +10,7 @@ use crate::{
     participants::ParticipationRecord,
 };
 
-/// What is made durable together with an entry, before it.
+/// Data made durable together with an entry, before it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Attached<'a> {
     /// The bytes of the released vector.

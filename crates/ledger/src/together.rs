@@ -14,7 +14,7 @@ use privacy::{
     units::Delta,
 };
 
-/// What several ledgers guarantee together.
+/// The joint guarantee of several ledgers.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Together {
     /// How many ledgers there are.
@@ -26,7 +26,7 @@ pub struct Together {
     pub judgement: Judgement,
 }
 
-/// What a unit pays that is in all of these ledgers, at a delta or at the smallest that one of them has.
+/// The joint cost for a unit that is in all of these ledgers, at a delta or at the smallest delta of the ledgers.
 ///
 /// # Errors
 /// When they do not protect the same, one is there twice or guarantees nothing, or no accountant judges all of it.

@@ -22,7 +22,7 @@ use privacy::{
     units::{Delta, Epsilon},
 };
 
-/// What was checked and found right. Whatever is wrong is an error instead.
+/// The result of a successful verification. Anything wrong is an error instead.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verification {
     /// How many entries there are, each chained to the one before it and signed.

@@ -121,7 +121,7 @@ fn before(value: f32, id: u32, other: f32, other_id: u32) -> bool {
     value > other || (value == other && id < other_id)
 }
 
-/// What was typed so far: finished tokens, and the beginning of the current word.
+/// The text typed so far: finished tokens, and the beginning of the current word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Typed<'a> {
     /// BOS and the ids of all finished tokens: what a model is to read.

@@ -40,7 +40,7 @@ pub struct Stream {
     targets: Vec<u32>,
 }
 
-/// What tells one stream from another.
+/// The fingerprint of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     tokens: usize,

@@ -31,7 +31,7 @@ pub enum Effect {
     Left,
 }
 
-/// Somebody typing.
+/// A typing session.
 pub struct Session<'a, 'm> {
     predictor: &'a mut Predictor<'m>,
     /// How many suggestions are shown.

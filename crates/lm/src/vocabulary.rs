@@ -21,7 +21,7 @@ pub const BOS: u32 = 0;
 pub const EOS: u32 = 1;
 /// The id of every word that is not in the vocabulary.
 pub const UNK: u32 = 2;
-/// How the first ids are written.
+/// The entries of the first ids.
 pub const SPECIAL: [&str; 3] = ["<bos>", "<eos>", "<unk>"];
 /// The most entries a vocabulary may have.
 pub const MOST_ENTRIES: usize = 1 << 24;

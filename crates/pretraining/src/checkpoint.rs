@@ -78,7 +78,7 @@ impl Part {
     }
 }
 
-/// How far a run is, and what it must have in common with the one that continues with it.
+/// The progress of a run, and what a resumed run must have in common with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {

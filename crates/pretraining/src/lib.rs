@@ -67,7 +67,7 @@ impl ModelChoice {
     }
 }
 
-/// How a model reads text.
+/// The tokenizer of a model.
 #[must_use]
 pub const fn tokenizer(config: &ModelConfig) -> Tokenizer {
     match config.token {
@@ -76,7 +76,7 @@ pub const fn tokenizer(config: &ModelConfig) -> Tokenizer {
     }
 }
 
-/// What is trained on what.
+/// A pretraining task: the model and the text.
 #[derive(Debug, Clone)]
 pub struct Task {
     /// What the model is called.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::PretrainError;
 
-/// What a run that is resumed must have in common with the one that was stopped.
+/// The schedule of training, which must be the same when a run is resumed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {

@@ -24,7 +24,7 @@ use crate::{
     schedule::Schedule,
 };
 
-/// Who hears how far a run is.
+/// Receives the progress of a run.
 pub trait Watch {
     /// An epoch begins, or continues after so many of its batches.
     fn begins(&mut self, epoch: u32, batches: usize, done: usize);

@@ -83,7 +83,7 @@ fn noise_words(noise: &Noise, adjacency: Adjacency) -> String {
     }
 }
 
-/// Who takes part, in words.
+/// Describes participation in words.
 #[must_use]
 pub fn participation_words(participation: &Participation) -> String {
     match participation {

@@ -31,7 +31,7 @@ const NOISE_RANGE: (f64, f64) = (1e-3, 1e8);
 /// The most rounds that are looked at.
 const MAX_ROUNDS: u64 = 1_000_000_000;
 
-/// What a run may cost, and who says what it costs.
+/// The target of a calibration: epsilon, delta and accountant.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     /// The most that it may cost.

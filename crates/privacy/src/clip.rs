@@ -27,7 +27,7 @@ pub enum ClipStep {
     Linear,
 }
 
-/// How a clip follows a quantile.
+/// The plan of adaptive clipping.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdaptiveClipPlan {

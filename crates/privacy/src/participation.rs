@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::units::{MinSeparation, SamplingRate};
 
-/// How users come to take part in rounds.
+/// How users take part in rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Participation {

@@ -19,7 +19,7 @@ use sha2::Sha256;
 use thiserror::Error;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// Where the randomness of a release came from; part of the ledger's first entry and of the statement.
+/// The origin of a release's randomness; part of the ledger's first entry and of the statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Randomness {
@@ -112,7 +112,7 @@ impl SimulationKey {
     }
 }
 
-/// What a run draws its randomness from.
+/// The source of a run's randomness.
 #[derive(Debug)]
 pub enum NoiseSource {
     /// A release: the key is secret.
@@ -133,7 +133,7 @@ impl From<SimulationKey> for NoiseSource {
     }
 }
 
-/// What a stream is for. Streams of different purposes, or of one purpose and different positions, are independent.
+/// The purpose of a stream. Streams of different purposes, or of one purpose and different positions, are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Noise of a release.

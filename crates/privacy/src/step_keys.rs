@@ -130,7 +130,7 @@ fn mac(key: &[u8; 32]) -> Hmac<Sha256> {
     Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length")
 }
 
-/// What a step's key leaves for the next one's.
+/// The link from a step's key to the next one.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct Link([u8; 32]);
 
@@ -210,7 +210,7 @@ impl fmt::Debug for AddedTo {
     }
 }
 
-/// What the noise that is first used at one step is drawn from.
+/// The source of the noise that is first used at one step.
 #[derive(Debug)]
 pub struct StepNoise(Root);
 

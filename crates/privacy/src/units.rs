@@ -200,7 +200,7 @@ enum SeparationForm {
     Distance(u64),
 }
 
-/// How far apart two participations of one user are kept (rule P6).
+/// The minimum separation between two participations of one user (rule P6).
 ///
 /// Two meanings circulate: Xu et al. 2023 and TensorFlow Privacy count the rounds strictly *between* two
 /// participations; the matrix-factorisation literature and jax_privacy count the *distance* of their indices, which

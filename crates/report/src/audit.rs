@@ -34,7 +34,7 @@ pub fn bounds(title: &str, at_deltas: &[AtDelta]) -> Chart {
     }
 }
 
-/// How many of an auditor's guesses are right.
+/// Charts how many of an auditor's guesses are right.
 #[must_use]
 pub fn guesses(guessed: &[Guessed]) -> Chart {
     let line = |name: &str, only_present: bool| {

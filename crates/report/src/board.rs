@@ -29,7 +29,7 @@ const MOST_POINTS: usize = 1500;
 /// Points of the small curve in the list.
 const SMALL_POINTS: usize = 40;
 
-/// What a curve is, for all runs.
+/// The definition of a curve, for all runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Chart {
     /// Its name in [`Run::curves`].

@@ -20,7 +20,7 @@ use serde::Deserialize;
 
 use crate::run::time::{phases, seconds};
 
-/// What a run has left for this: lines of its files.
+/// The lines of a run's files that scalars come from.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lines {
     /// Its evaluations.

@@ -94,7 +94,7 @@ impl Member {
     }
 }
 
-/// That members are at their positions.
+/// Proves that members are at their positions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proof {
     /// The hashes beside the paths to those who are shown.

@@ -22,7 +22,7 @@ const NONCE: usize = 12;
 /// Bytes that sealing adds.
 pub(crate) const SEAL_OVERHEAD: usize = NONCE + 16;
 
-/// What a client says of its keys.
+/// A client's public keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublicKeys {
     /// For shares on their way to one neighbour.
@@ -173,7 +173,7 @@ impl std::fmt::Debug for Agreed {
     }
 }
 
-/// That a client was shown a view.
+/// A client's signature of a view.
 pub type Signature = [u8; 64];
 
 /// The key with which a client signs what it was shown: fresh in every round, since it must not be known by it.

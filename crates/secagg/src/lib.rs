@@ -106,11 +106,11 @@ pub mod wire;
 
 pub use self::keys::{PublicKeys, Signature};
 
-/// What a client is called in one round, by everybody but the server: drawn for the round, and of no use in another.
+/// A client's name in one round, for everybody but the server: drawn for the round, and useless in another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pseudonym(pub [u8; 16]);
 
-/// Who a client is to the server: a number that the transport authenticates. It stays with the server, which takes one
+/// The server's number for a client, which the transport authenticates. It stays with the server, which takes one
 /// pseudonym from it in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);

@@ -242,7 +242,7 @@ pub(crate) fn read_member(reader: &mut Reader<'_>) -> Result<Member, WireError> 
     Ok(Member { pseudonym, keys, evidence: reader.long_bytes()?.to_vec() })
 }
 
-/// What a client is told of the closed directory.
+/// A client's part of the closed directory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Neighbourhood {
     /// Of what the client was offered.
@@ -363,7 +363,7 @@ impl ShareKeys {
     }
 }
 
-/// What neighbours sealed for a client.
+/// The shares that neighbours sealed for a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// The session this message belongs to.
@@ -443,7 +443,7 @@ impl<'a> MaskedInput<'a> {
     }
 }
 
-/// What became of everybody, as the server says.
+/// The server's claim of who shared and whose inputs arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
     /// The session this message belongs to.
@@ -491,7 +491,7 @@ impl View {
     }
 }
 
-/// That a member of the committee was shown a view.
+/// A committee member's signature of a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreement {
     /// The session this message belongs to.
@@ -530,7 +530,7 @@ pub struct UnmaskRequest {
     pub survivors: Survivors,
 }
 
-/// Who is in the sum, and how a client knows.
+/// The survivors, and how a client knows them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Survivors {
     /// These of its neighbours, as the server says.
@@ -586,7 +586,7 @@ impl UnmaskRequest {
     }
 }
 
-/// What a client opens of one neighbour: never both.
+/// The share a client opens of one neighbour: never both.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Opened {
     /// Nothing: the neighbour did not share, or its shares were no good.
@@ -597,7 +597,7 @@ pub enum Opened {
     MaskKey(Zeroizing<[u8; Share::SIZE]>),
 }
 
-/// What a client opens of each neighbour.
+/// The shares a client opens, one of each neighbour.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UnmaskResponse {
     /// The session this message belongs to.

@@ -13,7 +13,7 @@ use crate::{
 /// Bytes of evidence that an offer can allow: a neighbourhood of a thousand must fit into memory.
 pub const MOST_EVIDENCE: u32 = 1 << 16;
 
-/// What is to be summed, and what the sum is to withstand.
+/// The terms of a round: what is summed, and what the sum must withstand.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Terms {
     /// The digest of the task: what devices compute.
@@ -38,7 +38,7 @@ pub struct Terms {
     pub most_evidence: u32,
 }
 
-/// What a coordinate of an input can be.
+/// The range of an input's coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inputs {
     /// At most so much, and so little that no sum wraps.
@@ -50,7 +50,7 @@ pub enum Inputs {
     Noised,
 }
 
-/// What the server asks devices to take part in. A device that takes part has bound its masks to all of it: a server that
+/// The server's offer of a round. A device that takes part has bound its masks to all of it: a server that
 /// shows somebody another model, task or parameter gets masks that do not cancel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
@@ -76,7 +76,7 @@ pub struct TermsError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OfferHash(pub [u8; 32]);
 
-/// What all keys and ciphertexts of a round are bound to.
+/// The session that all keys and ciphertexts of a round are bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionId(pub [u8; 32]);
 

@@ -570,7 +570,7 @@ impl Core {
     }
 }
 
-/// How the fleet of a task reaches the coordinator.
+/// Connects the fleet of a task with the coordinator.
 pub struct HubDriver {
     hub: Hub,
 }

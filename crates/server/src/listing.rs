@@ -67,7 +67,7 @@ pub struct Listed {
     pub ledger: Option<Spent>,
 }
 
-/// What the ledger of a task says.
+/// The privacy cost of a task, from its ledger.
 #[derive(Debug, Clone, Serialize)]
 pub struct Spent {
     /// Rounds that were released.

@@ -21,7 +21,7 @@ use durable::{
 };
 use federated::protocol::order::Order;
 
-/// How often a server looks.
+/// How often a server reads its orders.
 pub const EVERY: Duration = Duration::from_millis(200);
 
 /// The orders for the tasks of a server.

@@ -98,7 +98,7 @@ pub struct Written {
     pub config: Config,
 }
 
-/// What happens on a server, for its log. Nothing here is exact but what operators may see (rule P26).
+/// An event on a server, for its log. Only what operators may see is exact (rule P26).
 #[derive(Debug)]
 pub enum Happened<'a> {
     /// It listens.

@@ -14,7 +14,7 @@ use crate::sqlite::DatabaseError;
 /// The file in the folder of secrets.
 const FILE: &str = "token";
 
-/// Where the token of a folder of secrets lies, which is for its owner alone; drawn where there is none.
+/// The path of the token in a folder of secrets, readable by its owner only; the token is created if there is none.
 ///
 /// # Errors
 /// When the disk fails, or there is no randomness.

@@ -23,7 +23,7 @@ use crate::AgentError;
 /// The most bytes of a folder's text that are read.
 const MOST_FOLDER_BYTES: usize = 16 << 20;
 
-/// Where text comes from.
+/// A source of text to train on.
 pub trait TextSource: Send + Sync {
     /// What there is to learn from, the oldest first.
     ///

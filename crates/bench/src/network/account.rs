@@ -7,7 +7,7 @@ use device::protocol::terms::Purpose;
 use federated::metrics::Timing;
 use serde::Serialize;
 
-/// What became of what devices gave. A participation is a device in a step.
+/// The fate of the reports that devices sent. A participation is one device in one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Participations {
     /// On the server's record of who is in a sum that was released.
@@ -75,7 +75,7 @@ pub(super) struct Release {
     pub(super) kills: u64,
 }
 
-/// Where the server's time goes in a round, beside what devices and messages take; the first round is left out.
+/// The server's own time in a round, by part, apart from devices and messages; the first round is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ServerSteps {
     /// Drawing the noise.
@@ -101,7 +101,7 @@ impl ServerSteps {
     }
 }
 
-/// What rounds took: from one release to the next, the first and those with a kill in them left out.
+/// Durations of rounds, from one release to the next, without the first round and those with a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct RoundTimes {
     /// Number of measured rounds.

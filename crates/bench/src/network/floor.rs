@@ -21,7 +21,7 @@ use crate::{BenchError, WorkError, clock};
 const MEASURED: usize = 200;
 const MEASURED_BYTES: usize = 1 << 30;
 
-/// What reading, checking and adding the reports of a run costs, and the server beside it.
+/// The cost of reading, checking and adding the reports of a run, next to the server's cost.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Floor {
     /// Bytes of a report.

@@ -195,7 +195,7 @@ pub struct Digests {
     pub by_devices_equal: Option<bool>,
 }
 
-/// How long a server that was killed took to be there again.
+/// The recovery times of a killed server.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Restarts {
     /// From its start until it listened, in seconds: the longest.

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::BenchError;
 
-/// What processes used.
+/// Resources used by processes.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Used {
     /// CPU seconds of all threads.

@@ -66,7 +66,7 @@ pub struct SlowTook {
     pub server_peak_mb: f64,
 }
 
-/// How long requests took.
+/// The durations of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Answered {
     /// The number of requests.

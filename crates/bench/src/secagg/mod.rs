@@ -51,7 +51,7 @@ pub struct SecureRound {
     pub threads: usize,
 }
 
-/// How far a round is.
+/// The progress of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     /// The current phase.

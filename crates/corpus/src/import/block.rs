@@ -80,7 +80,7 @@ impl std::fmt::Display for BadLine {
     }
 }
 
-/// What is wrong with a line. Nothing of the line itself: it is somebody's text.
+/// Why a line is bad. Nothing of the line itself, which is a user's text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Error)]
 #[serde(rename_all = "snake_case")]
 pub enum BadLineReason {

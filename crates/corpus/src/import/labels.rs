@@ -97,7 +97,7 @@ fn add<'a>(name: &'a str, names: &mut Vec<&'a str>) {
     }
 }
 
-/// How many posts have each label.
+/// The number of posts with each label.
 #[derive(Debug, Clone, Default)]
 pub struct LabelCounts {
     counts: BTreeMap<String, u64>,

@@ -49,7 +49,7 @@ pub enum OnBadLine {
     Stop,
 }
 
-/// Where posts come from.
+/// The input of an import.
 #[derive(Debug, Clone)]
 pub enum Input {
     /// Files.

@@ -13,7 +13,7 @@ use std::{
 use super::ImportError;
 use crate::{origin, text};
 
-/// What is in a file.
+/// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// A JSON object a line.

@@ -66,7 +66,7 @@ impl std::fmt::Display for UserTag {
     }
 }
 
-/// What is known of a store besides its tokens.
+/// The metadata of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Meta {

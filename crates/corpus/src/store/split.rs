@@ -19,7 +19,7 @@ pub enum Part {
     Test,
 }
 
-/// How users are split. Shares are per thousand; the rest trains.
+/// The split of users. Shares are per thousand; the rest trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Raw", into = "Raw")]
 pub struct Split(Raw);

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Meta, Part, Split, Store, StoreError};
 
-/// What is in a store.
+/// Statistics of a store.
 #[derive(Debug, Clone, Serialize)]
 pub struct Stats<'a> {
     /// Users.
@@ -45,7 +45,7 @@ pub struct Stats<'a> {
     pub meta: &'a Meta,
 }
 
-/// How often the labels of posts occur.
+/// The frequency of labels.
 #[derive(Debug, Clone, Serialize)]
 pub struct LabelStats<'a> {
     /// Labels that have a name.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{Crowd, FEATURES, labels};
 use crate::progress::Progress;
 
-/// What the line of a post says besides its `user` and `text`.
+/// Fields of a post's line besides `user` and `text`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LineFields {
     /// What the post is about: `labels`, a list of names.

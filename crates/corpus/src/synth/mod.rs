@@ -52,7 +52,7 @@ pub enum Dialect {
     Informal,
 }
 
-/// What a synthetic crowd is.
+/// The parameters of a synthetic crowd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SynthPlan {

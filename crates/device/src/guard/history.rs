@@ -27,7 +27,7 @@ const HEAD: usize = NAME.len() + 4 + 4;
 const RECORD: usize = 32 + 8 + 32 + 4;
 const CHECKSUM: usize = 32;
 
-/// What is wrong with bytes that should be a guard's.
+/// Why bytes are not a valid guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Damage {
     /// They do not begin like one.

@@ -43,7 +43,7 @@ impl Now {
     }
 }
 
-/// What a device allows itself, over all tasks of all servers.
+/// The device's own limits, over all tasks of all servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// MaxP: inputs that may leave within the window.
@@ -76,7 +76,7 @@ impl Timer {
     }
 }
 
-/// How long an input counts.
+/// How long an input counts against the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Window {
     /// On so many days, the day on which it left included.

@@ -53,7 +53,7 @@ pub struct Asked {
     pub model: ModelDigest,
 }
 
-/// That one input may leave, and is on record as gone. It cannot be made, copied or stored; what is not used is lost.
+/// The permission to send one input, which is already recorded as sent. It cannot be made, copied or stored; if it is not used, it is lost.
 #[derive(Debug)]
 #[must_use = "the input is on record as gone: a permit that is dropped has cost the step"]
 pub struct Permit {

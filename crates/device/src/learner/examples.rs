@@ -3,7 +3,7 @@
 //! The columns are concrete ([`Kind`]), so nothing that carries examples from a store to a learner is generic, and a learner
 //! that reads images needs no other loop than one that reads text. A [`Schema`] says which columns a learner's examples have.
 
-/// What one example has in a column.
+/// The kind of value that examples have in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A single id.
@@ -14,7 +14,7 @@ pub enum Kind {
     Numbers(usize),
 }
 
-/// What a learner's examples are made of.
+/// The columns of a learner's examples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {
     /// Their columns, by name.
@@ -23,7 +23,7 @@ pub struct Schema {
     pub features: usize,
 }
 
-/// What one example has in a column, to be added.
+/// The value of one example in a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
     /// A value of kind [`Kind::Id`].
@@ -97,7 +97,7 @@ impl Column {
     }
 }
 
-/// Somebody's examples, in their order, and what is known of the person.
+/// A user's examples in order, and the user's features.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Examples {
     columns: Vec<Column>,

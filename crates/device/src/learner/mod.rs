@@ -58,7 +58,7 @@ impl Part {
     }
 }
 
-/// How the parameters of a model lie in its flat vector: parts one after the other, in an order that never changes.
+/// The layout of a model's parameters in its flat vector: named parts, in an order that never changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout(Vec<Part>);
 
@@ -88,7 +88,7 @@ impl Layout {
     }
 }
 
-/// Something that somebody wrote, as ids.
+/// A post, as ids.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Post<'a> {
     /// Its words or characters, without BOS and EOS.
@@ -241,7 +241,7 @@ pub struct Memory {
     pub piece: u64,
 }
 
-/// What a step of SGD saw before it learned.
+/// The loss of a step of SGD, before its update.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Seen {
     /// The summed loss.

@@ -7,7 +7,7 @@
 use lm::model::config::ModelConfig;
 use serde::{Deserialize, Serialize};
 
-/// What is learned, and with which model.
+/// The learner and its model, as sent to devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LearnerTerms {

@@ -66,7 +66,7 @@ fn is_training(purpose: &Purpose) -> bool {
     *purpose == Purpose::Training
 }
 
-/// Something that this device would not do.
+/// A task or step that this device refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {

@@ -21,13 +21,13 @@ pub const VERSION: u32 = 1;
 pub const MOST_BYTES: usize = 1 << 20;
 /// The bytes of every chunk of a report but the last.
 pub const CHUNK: usize = 1 << 20;
-/// How far a device's clock may be from the server's when it says something, in seconds.
+/// The largest allowed difference between the clocks of device and server, in seconds.
 pub const CLOCKS_APART_S: u64 = 300;
 
 /// Signatures are over this, the realm, and the body.
 const SIGNED: &[u8] = b"keyhush device request v1\0";
 
-/// What a server says of itself to anybody.
+/// A server's public self-description.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Hello {
     /// The oldest version of the protocol that it speaks.
@@ -193,7 +193,7 @@ pub struct Later {
     pub after_s: u64,
 }
 
-/// What a device is asked to do.
+/// The assignment of a task to a device.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Assignment {
     /// What everything that follows is said with: 32 bytes.
@@ -329,7 +329,7 @@ pub struct DeviceKey(pub [u8; 32]);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Realm(pub [u8; 32]);
 
-/// What everything after an assignment is said with.
+/// Identifies a participation in all messages after its assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub [u8; 32]);
 

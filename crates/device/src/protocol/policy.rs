@@ -19,7 +19,7 @@ use super::{
     terms::{PrivacyTerms, StepTerms, TaskTerms},
 };
 
-/// What a device asks for at least.
+/// The minimum that a device requires of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
@@ -98,7 +98,7 @@ impl Policy {
     }
 }
 
-/// What secure aggregation must withstand.
+/// The minimum that a device requires of secure aggregation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SecureFloor {
@@ -138,7 +138,7 @@ impl From<SecureFloor> for Floor {
     }
 }
 
-/// What a device refuses.
+/// Why a device's policy refuses a task.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum Weak {
     /// The clip is too large.

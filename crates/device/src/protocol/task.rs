@@ -35,7 +35,7 @@ use crate::{
 /// The largest size of a layer that is built.
 const MOST_UNITS: usize = 1 << 14;
 
-/// How much a task may ask of a device.
+/// Limits on the size of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bounds {
@@ -121,7 +121,7 @@ impl fmt::Debug for Task {
     }
 }
 
-/// What somebody wrote, as a device keeps it.
+/// A user's text, as a device keeps it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Text {
     /// The posts, the oldest first.
@@ -130,7 +130,7 @@ pub struct Text {
     pub features: Vec<f32>,
 }
 
-/// Something that somebody wrote.
+/// A post with its labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TextPost {
     /// The text.
@@ -390,7 +390,7 @@ impl Model {
     }
 }
 
-/// What a device is to train with: everything but the text.
+/// Everything needed for training except the text.
 #[derive(Debug, Clone)]
 pub struct Work {
     /// The task.
@@ -449,7 +449,7 @@ impl Work {
     }
 }
 
-/// What is random in one input: fresh, and nobody's but the device's.
+/// Draws the randomness of one input: fresh, and known to the device only.
 ///
 /// # Errors
 /// When there is no randomness.

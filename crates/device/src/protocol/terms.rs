@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{evaluation::EvaluationPlan, learner::told::LearnerTerms, local::LocalPlan};
 
-/// What holds for a whole task. The digest of its bytes is the task's, so a server that changes a word of it has another task.
+/// The terms of a task. Their digest identifies the task, so any change makes a different task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskTerms {
@@ -55,7 +55,7 @@ impl TaskTerms {
     }
 }
 
-/// What a device is asked for.
+/// Training or evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -66,7 +66,7 @@ pub enum Purpose {
     Evaluation,
 }
 
-/// What is promised to users.
+/// The privacy promised to users.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrivacyTerms {
@@ -82,7 +82,7 @@ pub struct PrivacyTerms {
     pub simulated: bool,
 }
 
-/// What holds in one step.
+/// The terms of one step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepTerms {

@@ -25,7 +25,7 @@ pub struct MembershipPlan {
     pub users: u64,
 }
 
-/// What the attack comes to.
+/// The result of the attack.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Membership {
     /// What the private run guarantees, or would with secret noise.

@@ -71,7 +71,7 @@ pub enum StudyError {
     },
 }
 
-/// Where models are trained for an attack.
+/// Trains models for an attack.
 pub struct Lab<'a> {
     /// The settings of all of them.
     pub config: Config,

@@ -60,7 +60,7 @@ pub struct Secret {
     pub non_private: Remembered,
 }
 
-/// What a model remembers of a canary.
+/// How much a model remembers of a canary.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Remembered {
     /// Bits.
@@ -71,7 +71,7 @@ pub struct Remembered {
     pub draws_needed: f64,
 }
 
-/// What all canaries show.
+/// The result of the attack over all canaries.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Secrets {
     /// What the private run guarantees, or would with secret noise.

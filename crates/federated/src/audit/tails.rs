@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::{Lab, StudyError, texts};
 use crate::population::Changes;
 
-/// What is to be compared. The defaults are those of the paper.
+/// The plan of the comparison. The defaults are those of the paper.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TailPlan {
     /// Pairs of neighbouring sets of users.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::{Section, Visit, key};
 
-/// How a round's updates are added up.
+/// How a round's updates are aggregated.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Aggregation {
     /// Plain sums: the server sees single updates.
@@ -112,7 +112,7 @@ impl Section for SecAgg {
     }
 }
 
-/// What the server of a secure aggregation may do.
+/// The adversary class of the server in secure aggregation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdversaryKind {

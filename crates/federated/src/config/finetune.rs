@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::keys::{ByKind, Section, Usual, Visit, key};
 
-/// How devices keep a model from forgetting general language.
+/// How devices fine-tune without forgetting general language.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FineTune {
     /// They do not: plain training on what was typed, lambda = 1.

@@ -15,7 +15,7 @@ pub struct Model {
     pub start: ModelStart,
 }
 
-/// Where the initial parameters of a model come from.
+/// The origin of a model's initial parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelStart {
     /// They are random.

@@ -11,7 +11,7 @@ use super::{
     mechanism::MechanismKind,
 };
 
-/// What is added to the sum.
+/// The noise and the guarantee, with accounting and encoding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Privacy {
     /// The noise, and the guarantee it should give.
@@ -42,7 +42,7 @@ pub enum Mechanism {
     Correlated(CorrelatedNoise),
 }
 
-/// How much noise, and the guarantee it should give.
+/// The amount of noise, and a limit on epsilon.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Noise {
     /// z: the standard deviation over the sensitivity.

@@ -2,7 +2,7 @@
 
 use super::keys::{ByKind, Section, Usual, Visit, key};
 
-/// What the server does with the average.
+/// The server optimizer and its learning rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Server {
     /// The optimizer.

@@ -2,7 +2,7 @@
 
 use super::keys::{ByKind, Section, Usual, Visit, key};
 
-/// What of an update leaves a device, and as what.
+/// Which part of an update a device sends, and in which form.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Upload {
     /// All of it, as integers on the grid: the default.

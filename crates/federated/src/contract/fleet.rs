@@ -23,12 +23,12 @@ pub type Lives<'a> = Box<dyn FnMut() -> Box<dyn Fleet + 'a> + 'a>;
 /// Makes a world in which nothing has happened yet.
 type Make<'a> = &'a dyn Fn() -> Lives<'a>;
 
-/// What every fleet must do. The plan has a seed, and in its rounds nobody vanishes.
+/// Tests that every fleet must pass. The plan has a seed, and nobody drops out.
 pub fn fleet<'a>(plan: &'a Plan, model: &[f32], make: Make<'a>) {
     _ = Asking::new(plan, model, make).of_every_fleet();
 }
 
-/// What a simulation must do: all that every fleet must, and a restart changes nothing of it, also not whom it asks.
+/// Tests that a simulation must pass: all tests of fleets, and a restart changes nothing, not even who is asked.
 pub fn simulated_fleet<'a>(plan: &'a Plan, model: &[f32], make: Make<'a>) {
     let asking = Asking::new(plan, model, make);
     let Told { again, next, rounds } = asking.of_every_fleet();

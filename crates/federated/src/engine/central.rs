@@ -8,7 +8,7 @@ use lm::model::{batch::Batch, config::ModelConfig, dropout::MaskDrawer, fast, re
 
 use super::{EngineError, Means};
 
-/// What is trained, in batches of which shape.
+/// The task of central training: model and batch shape.
 #[derive(Debug, Clone, Copy)]
 pub struct Central<'a> {
     /// The model.

@@ -57,7 +57,7 @@ pub fn users_key(source: &NoiseSource, position: &[u64]) -> StreamKey {
     source.stream(Purpose::Rounding, position)
 }
 
-/// What is random in one user's part: the stream of their number, whose first word decides the batch.
+/// The randomness of one user's contribution: the stream of their number, whose first word decides the batch.
 #[must_use]
 pub fn drawn(key: &StreamKey, user: u64) -> Drawn {
     let mut words = key.chunk(user);
@@ -65,7 +65,7 @@ pub fn drawn(key: &StreamKey, user: u64) -> Drawn {
     Drawn { rounding: words, batch }
 }
 
-/// What users came to together.
+/// The sum of users' contributions.
 #[derive(Debug)]
 pub struct Summed {
     /// The sum of their updates.
@@ -276,7 +276,7 @@ pub const THREADS: EngineKind = EngineKind {
     arithmetic: |means| means.kernels.name().to_owned(),
 };
 
-/// What the products of an engine are computed in, where it can choose; sums are in float32 in all of them.
+/// The precision of matrix products, for engines that can choose; sums are always in float32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
     /// Float32.
@@ -303,7 +303,7 @@ impl Precision {
     }
 }
 
-/// What else can be said to an engine; one that has no use for it does not look.
+/// Further options of an engine; engines ignore those that do not apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EngineOptions {
     /// What its products are computed in.

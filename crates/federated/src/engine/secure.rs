@@ -35,7 +35,7 @@ use super::{
 };
 use crate::plan::Secure;
 
-/// What a secure aggregation is bound to, and what happens to its simulated devices.
+/// The task of a simulated secure aggregation: what it is bound to, and which devices drop out or spoil it.
 #[derive(Clone, Copy)]
 pub struct SecureTask<'a> {
     /// For how many devices, and against whom.
@@ -52,7 +52,7 @@ pub struct SecureTask<'a> {
     pub spoilers: u64,
 }
 
-/// What comes of a secure aggregation.
+/// The result of a secure aggregation.
 #[derive(Debug)]
 pub struct Secured {
     /// The sum of the survivors' residues.

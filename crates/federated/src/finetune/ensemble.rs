@@ -100,7 +100,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// What users make of a model.
+/// Users' models: how each user trains a copy.
 pub struct Trained<'a> {
     /// The settings, which must promise nothing.
     pub config: &'a Config,
@@ -151,7 +151,7 @@ pub enum On<'a> {
     },
 }
 
-/// How a model learns from others.
+/// How a model is distilled from others.
 #[derive(Debug, Clone, Copy)]
 pub struct Distilling<'a> {
     /// The text to distill on.

@@ -36,7 +36,7 @@ const MOST_TOKENS: usize = 1_000_000;
 /// Synthetic users of general text are not those of a crowd with the same seed.
 const OTHERS: u64 = 0x6765_6E65_7261_6C21;
 
-/// What devices rehearse, and why it may be taken for public.
+/// The general text that devices rehearse, and why it counts as public.
 pub struct Rehearsed {
     /// The text.
     pub text: GeneralText,

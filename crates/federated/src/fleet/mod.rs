@@ -102,7 +102,7 @@ pub struct At<'a> {
     pub again: bool,
 }
 
-/// What a fleet is asked to do.
+/// The task of an attempt at a round.
 #[derive(Debug, Clone, Copy)]
 pub struct RoundTask<'a> {
     /// The attempt.
@@ -143,7 +143,7 @@ impl Stop {
     }
 }
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug)]
 pub struct Attempted {
     /// The sum, or why there is none.
@@ -163,7 +163,7 @@ pub enum Outcome {
     Failed(FailureReason),
 }
 
-/// What a fleet saw. There are no counts: how many took part is not released (rules P11 and P23).
+/// Observations of an attempt. There are no counts: how many took part is not released (rules P11 and P23).
 #[derive(Debug, Default)]
 pub struct Observed {
     /// Who is in the sum; of a failed attempt, the devices that were assigned the task. None in simulations, where nobody real is. A fleet
@@ -175,7 +175,7 @@ pub struct Observed {
     pub exact: Option<Exact>,
 }
 
-/// What a simulation saw of an attempt. Not private.
+/// Exact observations of a simulated attempt. Not private.
 #[derive(Debug, Default)]
 pub struct Exact {
     /// What each user did, by their numbers in ascending order.

@@ -45,7 +45,7 @@ use crate::{
 const SAMPLED: usize = 1 << 12;
 const SAMPLED_OF: usize = 16;
 
-/// How a fleet reaches its coordinator.
+/// Connects a fleet with its coordinator.
 pub trait Driver {
     /// Does something with the coordinator; what follows from it is durable when this returns.
     ///
@@ -66,7 +66,7 @@ pub trait Driver {
     fn coins(&mut self) -> Box<dyn Entropy + Send>;
 }
 
-/// What devices are told of a task, and how it is known.
+/// A task as devices receive it, and its digest.
 #[derive(Debug, Clone)]
 pub struct NetworkTask {
     /// The digest of the terms.
@@ -83,7 +83,7 @@ pub struct NetworkTask {
     pub evaluation: bool,
 }
 
-/// What is learned, and how devices read their text for it.
+/// The learner, and how devices read their text for it.
 #[derive(Clone, Copy)]
 pub struct Reads<'a> {
     /// The learner.

@@ -74,7 +74,7 @@ pub struct Forecast {
     pub warnings: Vec<String>,
 }
 
-/// What evaluations by devices would cost, and how well they would measure.
+/// The cost of evaluations by devices, and their precision.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeviceEvaluationCost {
     /// The number of evaluations.
@@ -115,7 +115,7 @@ impl DeviceEvaluationCost {
     }
 }
 
-/// What the rounds up to one cost.
+/// The cost of the rounds up to one.
 #[derive(Debug, Clone, Serialize)]
 pub struct Point {
     /// The round.
@@ -129,7 +129,7 @@ pub struct Point {
     pub participations: u64,
 }
 
-/// Where a budget ends a run.
+/// A budget, and the rounds it allows.
 #[derive(Debug, Clone, Serialize)]
 pub struct BudgetEnd {
     /// The budget.

@@ -38,7 +38,7 @@ const EVALUATED: usize = 4000;
 /// People of the crowd that stands for a store.
 const CROWD: u64 = 2000;
 
-/// What was measured here and now.
+/// The measurements of a rehearsal on this machine.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Rehearsal {
     /// Users that were trained.

@@ -37,7 +37,7 @@ pub(super) const CHECKPOINTS: &str = "checkpoints";
 pub(super) const STATE: &str = ".safetensors";
 /// Says that the run is one of a sweep.
 const UNDECIDED: &str = "part-of-a-sweep";
-/// What canaries show of a run.
+/// The file with the audit result of a run.
 pub const AUDIT_FILE: &str = "audit.json";
 
 /// The folder of the model that somebody named: of a run that of its model, of anything else the folder itself.

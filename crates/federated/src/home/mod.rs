@@ -62,10 +62,10 @@ pub enum Paper {
     Audit,
 }
 
-/// What a run writes line by line, in JSON.
+/// A log of a run: one JSON object per line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Log {
-    /// A line an evaluation.
+    /// One line per evaluation.
     Metrics,
     /// One line per round; simulations only: how long a round took tells how many took part.
     Timing,
@@ -106,7 +106,7 @@ pub trait LogWriter: Send {
 /// Writes a state to where it is given.
 pub type WriteState<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 
-/// Where a run keeps what it is and what comes of it.
+/// Storage of a run: settings, checkpoints, logs and results.
 ///
 /// The contract: papers, states and models are there whole or not at all, and durable when a call returns; what was replaced is
 /// never seen again.
@@ -185,7 +185,7 @@ pub trait Home {
     fn has_model(&self) -> Result<bool, HomeError>;
 }
 
-/// Where the ledger of a run is kept, and its secrets.
+/// Storage of a run's ledger and secrets.
 pub trait Records {
     /// What keeps the entries.
     type Store: LedgerStore;

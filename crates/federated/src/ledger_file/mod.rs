@@ -47,7 +47,7 @@ use crate::secrets::{
 };
 pub use store::FileStore;
 
-/// Where a ledger is kept.
+/// The place of a ledger file and what belongs to it.
 #[derive(Debug, Clone)]
 pub struct Place {
     disk: Arc<dyn Disk>,

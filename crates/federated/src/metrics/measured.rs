@@ -11,7 +11,7 @@ use serde::{
 
 use super::registry::{Absent, MEASURES, METRICS, Measures, Metric, Source};
 
-/// What an evaluation measured. Whatever is not finite is written as null.
+/// The metrics of an evaluation. Values that are not finite are written as null.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     measures: &'static Measures,

@@ -123,7 +123,7 @@ impl Goal {
     }
 }
 
-/// What a number is where there is nothing to measure, or it is not finite.
+/// How a missing or non-finite number is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absent {
     /// There always is one; 0 of nothing.
@@ -134,7 +134,7 @@ pub enum Absent {
     LeftOut,
 }
 
-/// Where a number comes from.
+/// The source of a number.
 #[derive(Clone, Copy)]
 pub enum Source {
     /// What was counted on held-out users: every evaluation measures it.
@@ -145,7 +145,7 @@ pub enum Source {
     Run(fn(&Metrics) -> Option<f64>),
 }
 
-/// What an evaluation measures of the models of one kind of learner.
+/// The metrics of one kind of learner.
 #[derive(Debug)]
 pub struct Measures {
     /// By which learners name it ([`device::learner::Learner::measures`]).

@@ -53,7 +53,7 @@ use crate::{
     protocol::desk::Windows,
 };
 
-/// What a plan must know of what is opened elsewhere. None of it is measured on users.
+/// Facts that a plan needs about the opened data and models. None of them is measured on users.
 #[derive(Debug, Clone)]
 pub struct Setting {
     /// How the parameters of the model lie.
@@ -122,7 +122,7 @@ pub struct Plan {
     stands_for: Option<StandsFor>,
 }
 
-/// What the devices of a simulation do, beside training.
+/// The behaviour of simulated devices apart from training.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Devices {
     /// The share of them that vanish during a round.

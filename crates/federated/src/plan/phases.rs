@@ -58,7 +58,7 @@ pub struct Phase {
     pub(super) adjacency: Adjacency,
 }
 
-/// What a round encodes with, and what its sum is divided by where that is part of the release.
+/// The encoding of a round, and the denominator if it is part of the release.
 #[derive(Debug, Clone)]
 pub struct Coding {
     /// The encoding of users' vectors.

@@ -30,7 +30,7 @@ const LEAST_GROUP: u32 = 10;
 /// The most simulated spoilers: what more of them put into the padding could cancel.
 const MOST_SPOILERS: u64 = 255;
 
-/// How the sums of a phase are made securely.
+/// The plan of secure aggregation in a phase.
 #[derive(Debug, Clone)]
 pub struct Secure {
     /// What the graph is to withstand: of a group, which can have more than its share of the corrupted devices.

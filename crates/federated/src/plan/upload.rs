@@ -33,7 +33,7 @@ pub struct UploadPlan {
     seed: u64,
 }
 
-/// What a run sends, as planned.
+/// The planned traffic of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sent {

@@ -164,7 +164,7 @@ impl ProposeError {
     }
 }
 
-/// What is proposed, and what it was chosen from.
+/// A proposal, and the candidates it was chosen from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Proposal {
     /// The target.

@@ -72,7 +72,7 @@ pub(super) const fn hour_of(now: u64) -> u64 {
     now / MS_OF_HOUR
 }
 
-/// What addresses are hidden with that must be counted again after a restart. It is kept apart from what is counted.
+/// The key that hides the addresses of enrolments, which are counted across restarts. It is stored apart from the counts.
 #[derive(Clone)]
 pub struct PlaceKey(Zeroizing<[u8; 32]>);
 

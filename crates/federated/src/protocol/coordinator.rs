@@ -38,7 +38,7 @@ use super::{
     store::{AttemptAt, EnrolledInHour, OpenAttempt, Standing, Store, StoreError, Write},
 };
 
-/// Who waits for an answer: a number of the driver's.
+/// Identifies a waiting request; assigned by the driver.
 pub type RequestId = u64;
 
 /// No answer is waited for longer than this, in milliseconds.
@@ -99,7 +99,7 @@ pub struct Asking {
     pub population: u64,
 }
 
-/// What is expected of a report that is about to arrive.
+/// Requirements for a report that is about to arrive.
 #[derive(Debug, Clone)]
 pub struct Expected {
     /// The device's key.
@@ -186,7 +186,7 @@ struct Waiting {
     rests: BTreeSet<TaskDigest>,
 }
 
-/// What it says to devices.
+/// Answers the devices of all tasks.
 pub struct Coordinator {
     store: Arc<dyn Store>,
     admission: Box<dyn Admission>,

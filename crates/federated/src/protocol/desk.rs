@@ -84,7 +84,7 @@ pub struct Opening {
     pub aggregation: Aggregation,
 }
 
-/// How reports are added up.
+/// How reports are aggregated.
 #[derive(Debug)]
 pub enum Aggregation {
     /// As they are, by a server that sees each.
@@ -93,7 +93,7 @@ pub enum Aggregation {
     Secure(Box<SecureDesk>),
 }
 
-/// What became of an attempt, before it is settled.
+/// The outcome of an attempt, before it is settled.
 #[derive(Debug)]
 pub enum Closed {
     /// The sum of the goal's reports.
@@ -189,7 +189,7 @@ pub enum DeskError {
     Secure(#[from] secagg::server::RoundFailure),
 }
 
-/// What became of a report.
+/// The outcome of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     /// It is in the sum.

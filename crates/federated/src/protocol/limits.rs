@@ -12,7 +12,7 @@ use super::store::Standing;
 )]
 pub struct NotEnforceable;
 
-/// How often and how close together.
+/// Limits on how often and how close together a device takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParticipationLimits {
     /// b: the least difference between two rounds of a device.

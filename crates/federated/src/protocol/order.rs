@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is wanted of a task.
+/// The operator's order for a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {

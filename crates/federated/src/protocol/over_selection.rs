@@ -18,7 +18,7 @@ const MOST_DROPPED: f64 = 0.7;
 /// Devices whose fate must be known before the measured rate is taken.
 const ENOUGH: f64 = 20.0;
 
-/// What became of devices that were given tasks.
+/// Statistics of assigned devices: how many reported and how many dropped out.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct OverSelection {
     reported: f64,

@@ -75,7 +75,7 @@ impl std::fmt::Debug for SecureDesk {
     }
 }
 
-/// What is left to do once all answers are there: to take the masks off.
+/// The remaining work once all answers have arrived: removing the masks.
 #[derive(Debug)]
 pub struct Unmasking {
     server: CollectUnmask,
@@ -111,7 +111,7 @@ impl Unmasking {
     }
 }
 
-/// What a device is to hear.
+/// The answer to a device in secure aggregation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hears {
     /// A message.

@@ -24,7 +24,7 @@ pub struct AttemptAt {
     pub attempt: u32,
 }
 
-/// Where a device stands in a task.
+/// The state of a device in a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Standing {
     /// The last round that devices had been given when its key was enrolled; none where it was there before the task began
@@ -57,7 +57,7 @@ pub struct OpenAttempt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(pub [u8; 16]);
 
-/// How many devices enrolled in one hour.
+/// The number of enrolments in one hour.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EnrolledInHour {
     /// The count for all addresses together.

@@ -29,7 +29,7 @@ use crate::{
 /// Attempts at one evaluation that may fail before it is left out.
 pub const MOST_ATTEMPTS: usize = 3;
 
-/// What is to be done about an evaluation by devices, now.
+/// Whether an evaluation by devices is due now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// No evaluation is due.
@@ -42,7 +42,7 @@ pub enum Due {
     LeftOut,
 }
 
-/// What became of an attempt at an evaluation.
+/// The outcome of an attempt at an evaluation.
 #[derive(Debug)]
 pub enum Evaluated {
     /// It was released and recorded, at this step.

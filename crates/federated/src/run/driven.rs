@@ -25,7 +25,7 @@ pub enum Way<'a> {
     ResumeWithChangedData(&'a str),
 }
 
-/// What becomes of the ledger when all rounds are done.
+/// What happens to the ledger when all rounds are done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// It is closed.
@@ -34,7 +34,7 @@ pub enum After {
     Choose,
 }
 
-/// What a run is driven with.
+/// Everything needed to drive a run.
 #[derive(Clone, Copy)]
 pub struct Course<'a> {
     /// Its plan.
@@ -49,7 +49,7 @@ pub struct Course<'a> {
     pub after: After,
 }
 
-/// Where a run that was driven stands.
+/// The state of a driven run.
 #[derive(Debug)]
 pub enum Driven {
     /// The run has ended.
@@ -61,7 +61,7 @@ pub enum Driven {
     },
 }
 
-/// Who watches a run as it is driven.
+/// Watches a run as it is driven.
 pub trait Observer {
     /// Why something cannot be shown, or the run not continue.
     type Error: From<RunError>;

@@ -23,7 +23,7 @@ use crate::{
     round::attempts::settled_rounds,
 };
 
-/// What a run came to, for people and programs.
+/// The result of a run, for people and programs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Ending {
     /// Its folder.
@@ -220,7 +220,7 @@ fn price_of(epsilon: Epsilon, rho: Option<Rho>, epsilon_if_secret: Option<Epsilo
     }
 }
 
-/// What the statement of a run says; none where there is none yet, and for a run of a sweep that is not decided.
+/// The epsilon in a run's statement; none if there is no statement yet, or for a run of an unfinished sweep.
 #[must_use]
 pub fn stated(home: &(impl Home + Records)) -> Option<Price> {
     if is_undecided(home).unwrap_or(true) {

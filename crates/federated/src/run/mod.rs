@@ -121,7 +121,7 @@ impl From<&Over> for Ended {
     }
 }
 
-/// What a step of a run came to.
+/// The result of a step of a run.
 #[derive(Debug)]
 pub struct Step {
     /// The round that was done, if one was.

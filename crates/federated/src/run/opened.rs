@@ -39,7 +39,7 @@ use crate::{
 /// Held-out users of a thousand by default.
 const HELD_OUT_PER_MILLE: u32 = 100;
 
-/// What the settings name, opened.
+/// The opened data, vocabulary and models of a run.
 pub struct Opened {
     text: Text,
     vocabulary: Vocabulary,

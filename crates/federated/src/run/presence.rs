@@ -15,7 +15,7 @@ use crate::{
 /// More declared users than this times those who are there are refused, unless the settings say that it is meant.
 const TOO_MANY_TIMES: u64 = 2;
 
-/// How many of the declared users there are.
+/// How many of the declared users exist.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Presence {
     /// Users, or posts where those are the units, as `participation.population` declares them.

@@ -19,7 +19,7 @@ use crate::{
     round::State,
 };
 
-/// What people begin to type, where a run has no prompts of its own; the first is the beginning of a message.
+/// The default prompts; the first is the beginning of a message.
 pub const PROMPTS: [&str; 6] = ["", "see you", "i am", "what are you", "thanks for the", "on my"];
 
 /// The most prompts of a run.

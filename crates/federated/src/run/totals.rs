@@ -9,7 +9,7 @@ use crate::{
     metrics::Diagnostics,
 };
 
-/// What users did, exactly.
+/// Exact totals of what users did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
     /// Rounds that were done.

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use ledger::LedgerError;
 use zeroize::Zeroizing;
 
-/// What a run keeps from everybody.
+/// The name of a secret of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SecretName {
     /// What the ledger is signed with.

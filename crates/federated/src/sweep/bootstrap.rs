@@ -12,7 +12,7 @@ const TAIL: f64 = 0.025;
 /// 95 % is the range of the values, and holds the true mean far less often.
 pub const FEWEST_FOR_AN_INTERVAL: usize = 4;
 
-/// What the two ends beside a mean are.
+/// The meaning of the two ends of an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Spread {
     /// The mean itself: one value, or equal ones.
@@ -92,7 +92,7 @@ impl Estimate {
     }
 }
 
-/// What stands in brackets behind means over so many seeds.
+/// A description of the interval shown with means over this many seeds.
 #[must_use]
 pub fn in_brackets(seeds: usize) -> &'static str {
     if seeds < FEWEST_FOR_AN_INTERVAL {

@@ -32,7 +32,7 @@ pub use self::observed::ObservedParticipation;
 pub use crate::Basis;
 pub use rounding::{rounded_down, rounded_up};
 
-/// What a ledger guarantees.
+/// The privacy statement of a ledger.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Statement {
     /// Who is trusted with what before noise is added.

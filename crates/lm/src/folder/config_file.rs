@@ -30,7 +30,7 @@ pub(super) enum Architecture {
     Learned(LearnedConfig),
 }
 
-/// What a model of a learner that is not a language model is made of.
+/// The configuration of a model of another learner than language models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LearnedConfig {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// related metrics (Top3, Top5 ...)").
 pub const TOPS: [usize; 3] = [1, 3, 5];
 
-/// How many of the most frequent words are called the head, in the columns of McMahan et al. 2018, Table 3.
+/// The sizes of the head (the most frequent words) in the columns of McMahan et al. 2018, Table 3.
 pub const HEADS: [usize; 3] = [10, 50, 100];
 
 /// A sum of losses in nats that does not depend on the order of its terms: a whole number of 2^-64 nats. A loss above 2^20
@@ -61,7 +61,7 @@ impl Nats {
     }
 }
 
-/// What happened at targets of one kind.
+/// Counts over targets of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// The number of targets.

@@ -10,7 +10,7 @@ use crate::{
     vocabulary::{BOS, EOS, UNK},
 };
 
-/// How many of the first predicted words are held against the head.
+/// The number of first predictions compared with the head.
 pub const LISTED: usize = 10;
 
 /// A sequence to be measured on.
@@ -114,7 +114,7 @@ impl HeadWords {
     }
 }
 
-/// What must be known of the predictions of one target to count it.
+/// What is counted about the predictions of one target.
 #[derive(Debug, Clone, Copy)]
 pub struct Predicted<'a> {
     /// The target.
@@ -129,7 +129,7 @@ pub struct Predicted<'a> {
     pub words: &'a [u32],
 }
 
-/// What is measured besides accuracy and loss.
+/// Measurements besides accuracy and loss.
 #[derive(Debug, Clone)]
 pub struct Measure<'a> {
     head: HeadWords,

@@ -93,7 +93,7 @@ pub enum DropoutKind {
     Variational,
 }
 
-/// What a model is made of.
+/// The configuration of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
@@ -246,7 +246,7 @@ impl ModelConfig {
     }
 }
 
-/// How a preset is made.
+/// A function that makes a preset.
 pub type Preset = fn() -> ModelConfig;
 
 /// Every preset: its name and how it is made.

@@ -34,7 +34,7 @@ pub struct MaskPlace {
     pub drawn: usize,
 }
 
-/// How a word of the keystream becomes a factor.
+/// Converts a word of the keystream to a dropout factor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FactorRule {
     /// A unit stays where the upper 24 bits are at least this.

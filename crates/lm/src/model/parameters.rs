@@ -34,7 +34,7 @@ impl Parameter {
     }
 }
 
-/// What a parameter is for.
+/// The role of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// A row for each entry of the vocabulary.
@@ -68,7 +68,7 @@ pub enum Role {
     OutputBias,
 }
 
-/// Where every parameter lies.
+/// The positions of all parameters in the flat vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParameterLayout {
     parameters: Vec<Parameter>,

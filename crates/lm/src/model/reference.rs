@@ -65,7 +65,7 @@ macro_rules! real {
 real!(f32, libm::expf, libm::logf, libm::tanhf);
 real!(f64, libm::exp, libm::log, libm::tanh);
 
-/// What is carried from one batch to the next: for each layer the cells and what was shown, `[row][unit]`.
+/// The state carried from one batch to the next: for each layer the cells and the outputs, `[row][unit]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State<T> {
     cells: Vec<Vec<T>>,

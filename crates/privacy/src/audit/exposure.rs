@@ -28,7 +28,7 @@ pub struct Exposure {
     pub by_estimate: f64,
 }
 
-/// What canaries that were not planted look like to a model.
+/// The scores of canaries that were not planted, as references.
 #[derive(Debug, Clone, PartialEq)]
 pub struct References {
     sorted: Vec<f64>,

@@ -71,7 +71,7 @@ pub enum AuditError {
     Bench(String),
 }
 
-/// What an audit concludes.
+/// The conclusion of an audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {

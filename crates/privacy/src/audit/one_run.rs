@@ -79,7 +79,7 @@ const GRID: f64 = 0.01;
 /// The largest epsilon that is looked for.
 const MOST_EPSILON: f64 = 50.0;
 
-/// How many guesses are made, fixed by the number of canaries alone.
+/// The numbers of guesses, fixed by the number of canaries alone.
 #[must_use]
 pub fn plans(canaries: u64) -> Vec<(Sides, u64)> {
     let sized = |sides, share: u64, least: u64| (sides, (canaries / share).clamp(least, MOST_GUESSES).min(canaries));

@@ -51,7 +51,7 @@ pub struct Design {
     make: fn(&Setting, usize, Objective) -> Result<Factorization, FactorizationError>,
 }
 
-/// How large a matrix is.
+/// The size of a matrix, as a setting.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
     /// Bands or buffers.
@@ -66,7 +66,7 @@ pub struct Size {
     pub proposed: fn(distance: u64) -> usize,
 }
 
-/// What is counted in a matrix; settings and flags have these names.
+/// The quantity that gives a matrix its size; settings and flags have these names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SizeOf {
     /// Coefficients of the first column.

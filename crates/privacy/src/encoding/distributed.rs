@@ -21,7 +21,7 @@ use crate::{
     noise::skellam::{LEAST_VARIANCE, MOST_VARIANCE, VarianceError, check_variance},
 };
 
-/// Whose noise can be counted on.
+/// The survivors whose noise counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Survivors {

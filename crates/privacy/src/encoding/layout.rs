@@ -14,7 +14,7 @@ pub const HALF_BIT: u32 = 1 << 15;
 /// A weight of 1, in grid steps.
 pub const FULL_WEIGHT: u32 = 1 << 15;
 
-/// What a segment of the vector holds.
+/// The kind of a segment of the vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SegmentKind {

@@ -48,7 +48,7 @@ const MOST_GRID_BITS: u32 = 28;
 /// The longest update: with the segments after it, its length fits a machine word of 32 bits.
 const MOST_COORDINATES: usize = 1 << 31;
 
-/// What cannot be encoded, or does not decode.
+/// Why something cannot be encoded or decoded.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum EncodingError {
     /// A plan without meaning.
@@ -172,7 +172,7 @@ pub struct Counts {
     pub cap: u32,
 }
 
-/// What the vector of a run holds and how it is rounded.
+/// The contents of a run's vector, and how it is rounded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VectorPlan {
@@ -253,7 +253,7 @@ pub fn split(joint: NoiseMultiplier, others: &[f64]) -> Result<NoiseMultiplier, 
     NoiseMultiplier::new(1.0 / libm::sqrt(precision)).map_err(|_| refused)
 }
 
-/// How a round's vectors are made and read: one value for the device, the aggregator and the release.
+/// The encoding of a round's vectors: one value for the device, the aggregator and the release.
 #[derive(Debug, Clone)]
 pub struct Encoding {
     plan: VectorPlan,

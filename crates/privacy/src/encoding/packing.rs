@@ -22,7 +22,7 @@ const BLOCK: usize = 64;
 /// The widest lane: that of the integers themselves.
 const MOST_BITS: usize = 32;
 
-/// How the integers of a layout lie in bytes.
+/// The packing of a layout's integers in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packing(Vec<Lanes>);
 

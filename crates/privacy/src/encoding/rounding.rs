@@ -17,7 +17,7 @@ pub const XU_ALPHA: f64 = 0.606_530_659_712_633_4;
 /// that happens to fewer than one in 10^11 vectors; it costs a little accuracy and no privacy.
 const ATTEMPTS: usize = 256;
 
-/// How coordinates become integers.
+/// The rounding of coordinates to integers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Rounding {

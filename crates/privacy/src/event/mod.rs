@@ -16,7 +16,7 @@ use crate::{
     units::{Rho, UnitError},
 };
 
-/// What makes two datasets neighbours; a guarantee without it says nothing.
+/// The adjacency: what makes two datasets neighbours. A guarantee without it means nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Adjacency {
@@ -106,7 +106,7 @@ impl Segment {
     }
 }
 
-/// What happened to users' data.
+/// A privacy event: what happened to users' data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum PrivacyEvent {

@@ -49,7 +49,7 @@ const TOEPLITZ: u64 = 2;
 /// The most noise that correlated mechanisms store, in grid steps: 16 times this still fits what they store it in.
 const MOST_CORRELATED_SIGMA: u64 = 1 << 27;
 
-/// What cannot be carried out.
+/// Why a mechanism cannot be made or used.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum MechanismError {
     /// The event contradicts itself.
@@ -162,7 +162,7 @@ pub enum MechanismError {
     Broken,
 }
 
-/// How noise is correlated over steps.
+/// The correlation of noise over steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Correlation {
@@ -172,7 +172,7 @@ pub enum Correlation {
     Matrix(NoiseMatrix),
 }
 
-/// What a mechanism does over a whole run.
+/// The plan of a mechanism over a whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MechanismPlan {
@@ -385,7 +385,7 @@ impl Matrix {
     }
 }
 
-/// Where a mechanism stands: all that is kept of it. It holds no noise.
+/// The position of a mechanism: all that is stored of it. It holds no noise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Position {

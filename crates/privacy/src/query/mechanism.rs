@@ -8,7 +8,7 @@ use crate::{
     design::{DESIGNS, Design},
 };
 
-/// What adds the noise, and who takes part.
+/// The noise mechanism, and how users take part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mechanism {
     /// Gaussian noise in every round, every user in every round.

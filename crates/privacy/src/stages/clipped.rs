@@ -16,7 +16,7 @@ use crate::{
     units::ClipNorm,
 };
 
-/// What local training changed. `Debug` shows its length and nothing else.
+/// A raw update: what local training changed. `Debug` shows its length and nothing else.
 pub struct Update(Vec<f32>);
 
 /// The bound on one layer.
@@ -29,7 +29,7 @@ pub struct LayerClip {
     pub bound: ClipNorm,
 }
 
-/// How an update is bounded.
+/// The clipping rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClipRule {
@@ -154,7 +154,7 @@ impl Clipping {
     }
 }
 
-/// What a user says beside the update.
+/// What a user sends besides the update.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contribution {
     /// w_k, cut to [0, 1]: the update is multiplied by it after clipping (rule P10). Not a number counts as 0.

@@ -176,7 +176,7 @@ impl Arriving {
     }
 }
 
-/// How far integers had come.
+/// The progress of unpacking integers.
 pub struct SoFar {
     reached: Reached,
     measured: Measured,

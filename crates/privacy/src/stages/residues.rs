@@ -23,7 +23,7 @@ use crate::{
 /// The widest residues.
 const MOST_BITS: u32 = 32;
 
-/// How the vectors of a round become residues mod 2^b, and residues a sum.
+/// Converts the vectors of a round to residues mod 2^b, and residues to a sum.
 ///
 /// A round whose users add the noise themselves:
 ///

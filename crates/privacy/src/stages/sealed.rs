@@ -25,7 +25,7 @@ const TAG: usize = 16;
 /// The bytes of a number.
 const NUMBER: usize = size_of::<i64>();
 
-/// What sums are sealed with. It is wiped from memory when dropped; `Debug` shows nothing.
+/// The key that seals sums. It is wiped from memory when dropped; `Debug` shows nothing.
 pub struct SealingKey(Zeroizing<[u8; 32]>);
 
 impl SealingKey {

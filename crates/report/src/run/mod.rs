@@ -86,7 +86,7 @@ pub struct Report<'a> {
     pub ledger_head: String,
 }
 
-/// What a run took, in users and tokens.
+/// The cost of a run, in users and tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
     /// Users that the plan declares.

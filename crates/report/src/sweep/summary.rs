@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::chart::Series;
 
-/// Where the runs of one combination ended: each number under its name.
+/// The final values of one combination's runs: each number under its name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     /// The headline and what is shown beside it, at the last evaluation.

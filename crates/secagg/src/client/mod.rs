@@ -202,7 +202,7 @@ impl Drawn {
     }
 }
 
-/// What a client knows once it has shared its keys, until what neighbours sealed for it is delivered.
+/// A client that has shared its keys and waits for the delivery of its neighbours' shares.
 #[derive(Debug)]
 pub struct AwaitDelivery {
     terms: Terms,
@@ -236,7 +236,7 @@ pub enum Client {
     Aborted,
 }
 
-/// What a client does about a message.
+/// A client's reaction to a message.
 #[derive(Debug, PartialEq)]
 pub enum Reply {
     /// It answers.

@@ -13,7 +13,7 @@ use super::{Adversary, Adversity, Hypergeometric, ParameterError, TO_SPARE, ln_p
 /// The most clients of whom all sign.
 pub const EVERYBODY: u32 = 300;
 
-/// How many sign, and how many signatures decide.
+/// The size of the committee, and its quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Committee {
     /// m: its members.

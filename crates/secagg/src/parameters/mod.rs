@@ -72,7 +72,7 @@ const TO_SPARE: f64 = 1e-6;
 /// A fraction that means a whole number of clients may be so much short of it: 0.29 * 100 is 28.999999999999996.
 const ROUNDING: f64 = 1e-14;
 
-/// What the server does to learn more than the sum, together with the corrupted clients.
+/// The adversary class of the server, which colludes with the corrupted clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Adversary {
     /// It follows the protocol, and looks at everything that it sees.
@@ -119,7 +119,7 @@ impl FromStr for Adversary {
     }
 }
 
-/// What a round must withstand.
+/// The assumptions that a round must withstand.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Assumptions {
     /// delta: the fraction of clients that may drop out after they have sent their keys.

@@ -19,12 +19,12 @@ const CHUNK: usize = 128 * BLOCK;
 /// Adds packed lanes, or takes them off.
 type OfPacked = fn(&mut [u32], &[u8], u32) -> Result<(), masks::MaskError>;
 
-/// What was spooled cannot be written or read.
+/// A spool cannot be written or read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("an input on its way cannot be kept: {0}")]
 pub struct SpoolError(pub String);
 
-/// Where a vector lies until it is whole: a file, a row, or memory for the few.
+/// Stores a vector until it is complete: in a file, a database row, or memory for small rounds.
 pub trait Spool {
     /// Puts bytes at the end.
     ///
@@ -104,7 +104,7 @@ impl Upload {
     }
 }
 
-/// That a client's input was let in. There is one for each, and it is used up when the input is added.
+/// Proof that a client's input was admitted. There is one for each, and adding the input uses it up.
 #[derive(Debug)]
 pub struct Claim {
     session: SessionId,

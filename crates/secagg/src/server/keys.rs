@@ -12,7 +12,7 @@ use crate::{
     session::{Coin, Offer, OfferHash, Terms},
 };
 
-/// How clients are connected.
+/// The graph that connects clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connect {
     /// As the offer's assumptions need it for as many clients as come.

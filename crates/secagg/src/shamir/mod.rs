@@ -82,7 +82,7 @@ pub enum ShamirError {
     StuckRandomness,
 }
 
-/// What one holder knows of a secret. It is wiped from memory when dropped, and is not shown by `Debug`.
+/// One holder's share of a secret. It is wiped from memory when dropped, and is not shown by `Debug`.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Share {
     limbs: Limbs,

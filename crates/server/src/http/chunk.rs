@@ -21,7 +21,7 @@ const TYPE: HeaderValue = HeaderValue::from_static("application/octet-stream");
 /// After this long without bytes the reader is told so, and can do something else first.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What comes of a chunk.
+/// A piece of a chunk.
 #[derive(Debug)]
 pub enum Piece {
     /// Bytes; never more, all together, than a chunk has.

@@ -67,7 +67,7 @@ pub struct Server {
     origins: Origins,
 }
 
-/// What a server did until it was stopped.
+/// Statistics of a server's connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Served {
     /// Connections that it took.

@@ -41,7 +41,7 @@ impl fmt::Debug for TaskHome {
     }
 }
 
-/// Where a model stands in a run.
+/// The round of a model in its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AfterRound<'a> {
     /// How many rounds are behind it, released or skipped.
@@ -63,7 +63,7 @@ pub struct PublishedModel {
     pub head: Head,
 }
 
-/// What the server says about a running task, for readers.
+/// The server's note about a running task, for readers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// The digest of its terms, by which devices know it, in hexadecimal digits.

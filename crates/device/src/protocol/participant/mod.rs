@@ -78,7 +78,7 @@ const MOST_RESTING: usize = 256;
 /// Notes that are kept for a host that does not read them.
 const MOST_NOTES: usize = 64;
 
-/// Who a device is, and what it allows.
+/// A device's identity and policy.
 #[derive(Clone)]
 pub struct Settings {
     /// Its key.
@@ -135,7 +135,7 @@ pub enum What {
     Model,
 }
 
-/// What the host is to do.
+/// An action for the host.
 #[derive(Debug)]
 pub enum Do {
     /// Ask the server who it is.
@@ -192,7 +192,7 @@ pub enum Event<'a> {
     Withheld(String),
 }
 
-/// What happened, for a log.
+/// An event for a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
     /// The server knows the device.

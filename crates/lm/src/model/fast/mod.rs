@@ -51,7 +51,7 @@ pub struct Trainer {
     output: Output,
 }
 
-/// What the fast path cannot train.
+/// Why the fast path cannot train a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TrainerError {
     /// The model cannot be built.
