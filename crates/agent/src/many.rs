@@ -394,7 +394,7 @@ impl Nature {
         // Most people of a place sleep at the same time, so free times lie close together.
         let phase = 0.25 * (chance.uniform() + chance.uniform() + chance.uniform() - 1.5);
         let free = 0.15 + 0.35 * chance.uniform();
-        // From a fast network to a bad one: 10^5 to 10^7.5 bytes a second.
+        // From a fast network to a bad one: 10^5 to 10^7.5 bytes per second.
         let bytes_per_s = 10f64.powf(5.0 + 2.5 * chance.uniform());
         let lies = chance.uniform() < 0.1;
         let off = ((chance.uniform() - 0.5) * 20.0 * 365.0 * 86_400.0) as i64;

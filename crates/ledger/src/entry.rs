@@ -211,7 +211,7 @@ pub struct BegunAttempt {
     pub step: u64,
     /// Which attempt at it, from 0.
     pub attempt: u32,
-    /// How many users a round of it asks, as declared.
+    /// The declared number of users that a round asks.
     pub declared: u64,
 }
 

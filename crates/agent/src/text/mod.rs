@@ -51,7 +51,7 @@ pub trait TextSource: Send + Sync {
     }
 }
 
-/// Files that are somebody else's: `.txt`, a post a line, and `.jsonl`, `{"text": ..., "labels": [...]}` a line. They are read each time, in
+/// The owner's files: `.txt`, one post per line, and `.jsonl`, `{"text": ..., "labels": [...]}` per line. They are read each time, in
 /// the order of their names, and never written.
 #[derive(Debug, Clone)]
 pub struct TextFolder(PathBuf);

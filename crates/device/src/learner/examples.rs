@@ -135,7 +135,7 @@ impl Examples {
         self.len == 0
     }
 
-    /// Forgets all after so many (McMahan et al. 2018: 1,600 tokens a user).
+    /// Forgets all after so many (McMahan et al. 2018: 1,600 tokens per user).
     pub fn truncate(&mut self, len: usize) {
         self.columns.iter_mut().for_each(|column| column.truncate(len));
         self.len = self.len.min(len);

@@ -248,7 +248,7 @@ pub struct Seen {
     pub loss: f64,
 }
 
-/// A model that learns, with the memory that it needs to do so. One a thread.
+/// A model that learns, with the memory that it needs. One per thread.
 pub trait Trainer: Send {
     /// Takes a model, and forgets what it carries from batch to batch.
     fn load(&mut self, model: &[f32]);

@@ -71,7 +71,7 @@ pub enum Log {
     Timing,
     /// Exact losses and norms, one line per round; simulations only, not private.
     Diagnostics,
-    /// What the model suggests after public prompts, a line an evaluation; where it predicts words.
+    /// What the model suggests after public prompts, one line per evaluation, if it predicts words.
     Samples,
 }
 

@@ -40,7 +40,7 @@ pub const METRICS_FILE: &str = "metrics.jsonl";
 pub const TIMING_FILE: &str = "timing.jsonl";
 /// One line per round, not private.
 pub const DIAGNOSTICS_FILE: &str = "diagnostics.jsonl";
-/// A line an evaluation: what the model suggests after public prompts.
+/// One line per evaluation: what the model suggests after public prompts.
 pub const SAMPLES_FILE: &str = "samples.jsonl";
 
 /// A line of `metrics.jsonl`.

@@ -50,7 +50,7 @@ pub struct Secure {
 }
 
 impl Secure {
-    /// For a phase with so many users a round, if the configuration asks for it.
+    /// For a phase with this many users per round, if the configuration asks for it.
     pub(super) fn new(config: &Config, cohort: u64) -> Result<Option<Self>, ConfigError> {
         let Some(said) = config.aggregation.secagg() else { return Ok(None) };
         let assumptions = assumptions(&said);

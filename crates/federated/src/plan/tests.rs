@@ -142,7 +142,7 @@ fn p6_p7_what_a_tree_needs() {
     plan(&with(&[]));
     assert_eq!(refused(&with(&["participation.min_separation="])).0, "participation.min_separation");
     assert_eq!(refused(&with(&["participation.max_participations="])).0, "participation.max_participations");
-    // 200 users a round with 600 rounds between need 120,200.
+    // 200 users per round with 600 rounds between need 120,200.
     assert_eq!(refused(&with(&["rounds=2000", "participation.min_separation=600"])).0, "participation.min_separation");
     let (key, why) = refused(&with(&["rounds=1501"]));
     assert!(key == "participation.max_participations" && why.contains("1501 rounds"), "{key}: {why}");

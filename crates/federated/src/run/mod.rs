@@ -5,7 +5,7 @@
 //! | `config.toml`       | the settings, resolved                                                               |
 //! | `ledger.jsonl`      | every release, with what belongs to it beside it ([`crate::ledger_file`])         |
 //! | `secret/`           | keys; stays with the run                                                             |
-//! | `metrics.jsonl`     | a line an evaluation                                                                 |
+//! | `metrics.jsonl`     | one line per evaluation                                                              |
 //! | `timing.jsonl`      | one line per round; simulations only: how long a round took tells how many took part  |
 //! | `diagnostics.jsonl` | exact losses and norms, one line per round; simulations only, not private             |
 //! | `samples.jsonl`     | what the model suggests after a few public prompts, at 51 evaluations or fewer       |

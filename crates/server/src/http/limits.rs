@@ -21,11 +21,11 @@ pub struct Limits {
     pub body: Duration,
     /// How long an answer may take: more than the patience of any device.
     pub answer: Duration,
-    /// The fewest bytes a second of a body.
+    /// The least rate of a body, in bytes per second.
     pub rate: u32,
     /// How long a body may take without being slower than `rate`; at no time may it pause for longer than twice this.
     pub grace: Duration,
-    /// How long a device may take none of its answer; over time it must take `rate` bytes a second.
+    /// How long a device may take none of its answer; over time it must take `rate` bytes per second.
     pub stall: Duration,
     /// The most bytes of bodies in memory.
     pub room: usize,
