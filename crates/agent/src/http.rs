@@ -129,7 +129,7 @@ impl Server {
         Ok(Self { host, port, authority, tls, idle: Mutex::default(), room, traffic: Arc::default() })
     }
 
-    /// What went over the network so far.
+    /// The network traffic so far.
     #[must_use]
     pub fn traffic(&self) -> &Traffic {
         &self.traffic

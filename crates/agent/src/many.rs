@@ -174,7 +174,7 @@ impl Tally {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What happened so far.
+    /// The totals so far.
     #[must_use]
     pub fn counted(&self) -> Counted {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

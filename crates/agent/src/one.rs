@@ -39,7 +39,7 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// From now on, and right.
+    /// Correct clocks, starting now.
     #[must_use]
     pub fn now_on() -> Self {
         Self { began: Instant::now(), off_by_s: 0 }

@@ -115,7 +115,7 @@ impl Origin {
         Self::UsersNonPrivately { name: names.join(", ") }
     }
 
-    /// What must stand in the ledger of every run that uses the vocabulary, if anything.
+    /// The event without privacy that every run with this vocabulary must record, if any.
     #[must_use]
     pub fn non_private_event(&self) -> Option<String> {
         self.own_text()
@@ -244,7 +244,7 @@ impl KnownVocabulary {
         Ok(Self { vocabulary, rules: Rules::Characters1, origin: Origin::BuiltIn })
     }
 
-    /// What tells it apart from others.
+    /// The fingerprint of the vocabulary.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         fingerprint(self.rules, &self.vocabulary)

@@ -87,7 +87,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Of a learner's models; none where devices cannot be asked for its metrics, or the plan has no meaning.
+    /// The counting for a learner's models; none if devices cannot evaluate them, or the plan is not valid.
     #[must_use]
     pub fn new(learner: &dyn Learner, plan: EvaluationPlan) -> Option<Self> {
         let counted = set(learner.measures())?;
@@ -127,7 +127,7 @@ impl Counting {
         self.counted.iter().map(coordinate).collect()
     }
 
-    /// What a sum of vectors says was counted. Noise can make less than nothing of something: that is nothing.
+    /// The counts in a sum of vectors. Noise can make a count negative: it is then zero.
     #[must_use]
     pub fn counts(&self, sum: &[f64]) -> Counts {
         let mut counts = Counts::default();

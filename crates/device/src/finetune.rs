@@ -66,7 +66,7 @@ impl FineTune {
 pub struct GeneralText(Arc<Vec<Vec<u32>>>);
 
 impl GeneralText {
-    /// These posts; empty ones are left out.
+    /// General text of these posts; empty ones are left out.
     #[must_use]
     pub fn new(posts: impl IntoIterator<Item = Vec<u32>>) -> Self {
         Self(Arc::new(posts.into_iter().filter(|post| !post.is_empty()).collect()))

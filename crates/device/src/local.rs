@@ -197,7 +197,7 @@ impl LocalTrainer {
         self.plan.check()
     }
 
-    /// What the user's examples make of a model. `drawn` decides which batch FedSGD takes, and which general text is rehearsed.
+    /// Trains a model on the user's examples. `drawn` decides which batch FedSGD takes, and which general text is rehearsed.
     ///
     /// # Errors
     /// When the clip is not one of this model, or the learning rate no number above 0.

@@ -89,7 +89,7 @@ impl fmt::Debug for Rest {
 }
 
 impl Rest {
-    /// What was kept before; `velocity` is empty without momentum.
+    /// Coordinates kept from earlier rounds; `velocity` is empty without momentum.
     #[must_use]
     pub const fn new(rest: Vec<f32>, velocity: Vec<f32>) -> Self {
         Self { rest, velocity }
@@ -103,14 +103,14 @@ impl Rest {
 }
 
 impl<'a> Upload<'a> {
-    /// What a user has kept so far.
+    /// The coordinates a user has kept so far.
     #[must_use]
     pub fn kept_by(&self, user: u64) -> Option<&'a Rest> {
         let Self::Part(Partial { keeps: Some(keeping), .. }) = self else { return None };
         keeping.rests.get(&user)
     }
 
-    /// What is sent of a difference, and what is kept of it and of what was kept before.
+    /// Divides a difference, and what was kept before, into what is sent and what is kept.
     #[must_use]
     pub fn divide(&self, difference: Vec<f32>, before: Option<&Rest>) -> (Vec<f32>, Option<Rest>) {
         match self {

@@ -137,7 +137,7 @@ impl LossyDisk {
         self.state().live.keys().cloned().collect()
     }
 
-    /// What is on the platters, in files that have no name any more too.
+    /// The contents of the disk, including files that no longer have a name.
     #[must_use]
     pub fn platters(&self) -> Vec<Vec<u8>> {
         self.state().contents.iter().map(|content| content.durable.clone()).collect()

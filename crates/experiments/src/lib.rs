@@ -138,7 +138,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// In a folder that somebody names, with a page of its own; beside the experiment, where it has a folder; or else beside its runs.
+    /// In the given folder, with its own page; otherwise next to the experiment, if it has a folder; otherwise next to its runs.
     #[must_use]
     pub fn new(found: &Found, runs: &Path, store: bool, out: Option<&Path>) -> Self {
         let mark = if store { "results-store" } else { "results" };

@@ -164,7 +164,7 @@ impl Results {
         rows
     }
 
-    /// What must hold and does not.
+    /// The expectations that do not hold.
     #[must_use]
     pub fn failed(&self) -> Vec<&str> {
         let of_rows = self.rows.iter().filter_map(|row| row.verdict.as_ref());

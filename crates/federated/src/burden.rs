@@ -59,7 +59,7 @@ pub struct Burden {
 }
 
 impl Burden {
-    /// Of a plan: of its phase with most noise. None without noise, and where it cannot be told.
+    /// The burden of a plan, in its phase with most noise. None without noise, or if it is not known.
     #[must_use]
     pub fn of(plan: &Plan) -> Option<Self> {
         let parameters = plan.parameters.len();
@@ -73,7 +73,7 @@ impl Burden {
         all.max_by(|a, b| a.times_bearable.total_cmp(&b.times_bearable))
     }
 
-    /// In a sentence, with what would help.
+    /// Describes it in a sentence, with what would help.
     #[must_use]
     pub fn words(&self) -> String {
         let times = match self.times_bearable {

@@ -58,7 +58,7 @@ pub struct Canaries {
 }
 
 impl Canaries {
-    /// Those of a plan, if it has any: the last of its declared users.
+    /// The canaries of a plan, if it has any: the last of its declared users.
     #[must_use]
     pub fn of(plan: &Plan) -> Option<Self> {
         let audit = plan.config.audit.as_ref()?;
@@ -94,7 +94,7 @@ impl Canaries {
         }
     }
 
-    /// Whose direction a model has moved in, and by how much.
+    /// Scores how far a model has moved in the direction of each canary.
     ///
     /// # Panics
     /// When the two models are not of one length.
@@ -295,7 +295,7 @@ pub fn needed(epsilon: Epsilon, delta: Delta, confidence: f64) -> Result<Vec<Nee
 }
 
 impl Shown {
-    /// What the scores of canaries show beside what a ledger says.
+    /// The audit result from the scores of canaries, compared with a ledger.
     ///
     /// # Errors
     /// When there is too little to say anything, or scores are no numbers.
@@ -349,7 +349,7 @@ impl Shown {
         })
     }
 
-    /// In a sentence or two.
+    /// Describes it in a sentence or two.
     #[must_use]
     pub fn words(&self) -> String {
         let Self { canaries, epsilon_lower, epsilon_lower_gaussian, epsilon_estimate, delta, confidence, .. } = self;

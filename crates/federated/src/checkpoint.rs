@@ -111,7 +111,7 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Those of a run, by the id of its ledger.
+    /// The checkpoints of a run, by the id of its ledger.
     #[must_use]
     pub fn new(run: ledger::Digest, kernels: &str) -> Self {
         Self { run, kernels: kernels.to_owned(), chunk: None, whole: BTreeSet::new() }

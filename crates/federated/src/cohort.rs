@@ -47,7 +47,7 @@ impl Sampler {
         Ok(Self { participation, population, goal })
     }
 
-    /// Who takes part in a round, in ascending order, as long as no attempt at any round has failed. A round of sampled users is
+    /// The cohort of a round, in ascending order, if no attempt at any round has failed. A round of sampled users is
     /// attempted once; where devices come by themselves, [`queue::Queue`] knows who comes after that.
     #[must_use]
     pub fn cohort(&self, source: &NoiseSource, round: u64) -> Vec<u64> {

@@ -106,7 +106,7 @@ impl HeldOut {
         self.0.iter().map(Examples::len).sum()
     }
 
-    /// What a model predicts of them.
+    /// Evaluates a model on them.
     ///
     /// # Errors
     /// When the parameters are not those of the model, the examples are not for it, or the measurer broke down.

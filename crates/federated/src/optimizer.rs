@@ -175,7 +175,7 @@ impl Optimizer {
         Ok(Self { kind, first: vec![0.0; first], second: vec![start; second] })
     }
 
-    /// What it remembers, for a checkpoint.
+    /// Its state, for a checkpoint.
     #[must_use]
     pub fn memory(&self) -> [&[f32]; 2] {
         [&self.first, &self.second]

@@ -107,7 +107,7 @@ pub struct StoredPopulation<'a> {
 }
 
 impl<'a> StoredPopulation<'a> {
-    /// These users of a store, and for whom they are read.
+    /// These users of a store, read for a learner.
     #[must_use]
     pub const fn new(store: &'a Store, users: Vec<u64>, learner: &'a dyn Learner) -> Self {
         Self { store, users, learner }

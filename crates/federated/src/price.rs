@@ -37,7 +37,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// What belongs beside the number, for people; nothing where it is guaranteed.
+    /// The note that belongs to the number; empty if it is guaranteed.
     #[must_use]
     pub const fn note(&self) -> &'static str {
         match self.meaning {

@@ -378,13 +378,13 @@ impl<S: LedgerStore> Ledger<S> {
         PrivacyEvent::Compose { events: sweep.chain([self.run_event()]).collect() }
     }
 
-    /// What this run released and the model from which it started, without the other runs of a sweep.
+    /// The event of this run and its starting model, without the other runs of a sweep.
     #[must_use]
     pub fn run_event(&self) -> PrivacyEvent {
         self.account.run_event()
     }
 
-    /// What all of it costs at a delta, by the plan's accountant.
+    /// The cost of everything at a delta, by the plan's accountant.
     ///
     /// # Errors
     /// When that accountant cannot judge it.
@@ -478,7 +478,7 @@ impl<S: LedgerStore> Ledger<S> {
         self.account.data_changes()
     }
 
-    /// What the store noticed when it was opened: a torn record that was dropped.
+    /// Warnings from opening the store, such as a torn record that was dropped.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         self.store.warnings()
@@ -501,7 +501,7 @@ impl<S: LedgerStore> Ledger<S> {
         }
     }
 
-    /// Where the noise came from, of this run and of what it imported: simulated if any of it was.
+    /// The origin of the noise of this run and its imports: simulated if any of it was.
     #[must_use]
     pub fn randomness(&self) -> Randomness {
         let all = std::iter::once(self.plan().randomness).chain(self.imports().iter().map(|i| i.randomness));

@@ -178,7 +178,7 @@ pub enum FailureReason {
 }
 
 impl FailureReason {
-    /// In words that follow "because".
+    /// Words that follow "because".
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {

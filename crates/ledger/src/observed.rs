@@ -44,7 +44,7 @@ pub enum NoObservedEpsilon {
 }
 
 impl NoObservedEpsilon {
-    /// In plain words, for people.
+    /// Describes it in plain words.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {

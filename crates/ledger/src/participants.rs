@@ -131,7 +131,7 @@ impl PseudonymKey {
         Digest::from_bytes(mac.finalize().into_bytes().into())
     }
 
-    /// Who of these users stands in a record, by their places among them, in order; none where somebody stands in it who is none of them.
+    /// The positions of a record's users among these users, in order; none if the record has other users.
     ///
     /// # Errors
     /// What is wrong with the record.
@@ -199,7 +199,7 @@ impl ParticipationRecord {
         &self.line
     }
 
-    /// What the entry carries.
+    /// The digest that the entry contains.
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of(LABEL, self.line.as_bytes())

@@ -260,7 +260,7 @@ impl Plan {
         self.phases.iter().find(|phase| phase.stream == stream)
     }
 
-    /// What the whole run would be.
+    /// The event of the whole run.
     #[must_use]
     pub fn event(&self) -> PrivacyEvent {
         PrivacyEvent::Compose { events: self.phases.iter().map(|phase| phase.event.clone()).collect() }

@@ -172,7 +172,7 @@ pub struct Predictor<'a> {
 }
 
 impl<'a> Predictor<'a> {
-    /// With a model and its vocabulary.
+    /// A predictor with a model and its vocabulary.
     #[must_use]
     pub fn new(model: &'a dyn LanguageModel, vocabulary: &'a Vocabulary, rules: Rules) -> Self {
         Self { reader: model.reader(), vocabulary, keyboard: Keyboard::new(vocabulary.words()), rules }

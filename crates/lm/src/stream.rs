@@ -66,7 +66,7 @@ impl Stream {
         self.targets.len()
     }
 
-    /// What tells this stream from another.
+    /// The fingerprint of this stream.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let bytes = self.inputs.iter().chain(&self.targets).flat_map(|id| id.to_le_bytes());

@@ -43,7 +43,7 @@ pub struct Session<'a, 'm> {
 }
 
 impl<'a, 'm> Session<'a, 'm> {
-    /// Somebody who has typed nothing yet and is shown so many suggestions.
+    /// A session with empty text that shows this many suggestions.
     pub fn new(predictor: &'a mut Predictor<'m>, shown: usize) -> Self {
         let suggestions = predictor.suggest("", shown);
         Self { predictor, shown, text: String::new(), spaced: false, suggestions }
@@ -55,7 +55,7 @@ impl<'a, 'm> Session<'a, 'm> {
         &self.text
     }
 
-    /// What is shown, as it would be typed.
+    /// The shown suggestions, as they would be typed.
     #[must_use]
     pub fn suggestions(&self) -> &[Suggestion] {
         &self.suggestions

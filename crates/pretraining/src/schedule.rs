@@ -52,7 +52,7 @@ impl Schedule {
         (self.decay_after..epoch).fold(self.learning_rate, |rate, _| rate * self.decay)
     }
 
-    /// What this differs in from the schedule that a run was begun with, as flags; epochs may be added, and gradients clipped otherwise.
+    /// The differences from the schedule that a run started with, as flags; epochs may be added, and the clip norm changed.
     #[must_use]
     pub fn difference(&self, begun: &Self) -> Option<String> {
         let pairs = [

@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
         self
     }
 
-    /// What should be known of a run that continues otherwise than it began.
+    /// A note about a run that continues differently than it started.
     #[must_use]
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()

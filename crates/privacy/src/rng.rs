@@ -173,7 +173,7 @@ impl Purpose {
 }
 
 impl NoiseSource {
-    /// What the ledger says of it.
+    /// The randomness as the ledger records it.
     #[must_use]
     pub const fn randomness(&self) -> Randomness {
         match self {

@@ -105,7 +105,7 @@ impl StepKey {
         Self(mac.finalize().into_bytes().into())
     }
 
-    /// What the next key is chained to; this one cannot be computed from it.
+    /// The link that the next key is chained to; this key cannot be computed from it.
     #[must_use]
     pub fn link(&self) -> Link {
         let mut mac = mac(&self.0);

@@ -34,7 +34,7 @@ pub enum UnitError {
 }
 
 impl UnitError {
-    /// What is wrong, without the unit's name: for callers who name the field themselves.
+    /// The problem without the unit's name, for callers who name the field themselves.
     #[must_use]
     pub fn problem(&self) -> String {
         match self {

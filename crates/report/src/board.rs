@@ -200,7 +200,7 @@ const fn epsilon_key(meaning: Meaning) -> &'static str {
 }
 
 impl Summary {
-    /// Of what the folder of a run holds.
+    /// From the stored files of a run.
     #[must_use]
     pub fn of(kept: &Kept) -> Self {
         let measures = Measures::of(&kept.metrics);
@@ -238,7 +238,7 @@ const fn because(over: &Over) -> &'static str {
 }
 
 impl Run {
-    /// Of what the folder of a run holds.
+    /// From the stored files of a run.
     #[must_use]
     pub fn of(kept: &Kept) -> Self {
         let report = Report::of(kept);

@@ -19,7 +19,7 @@ pub struct Pages<O> {
 }
 
 impl<O> Pages<O> {
-    /// Of the run in this folder.
+    /// Follows the run in this folder.
     pub fn new(folder: &Path, told: O) -> Self {
         Self { folder: folder.to_owned(), started: None, told }
     }

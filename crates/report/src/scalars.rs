@@ -62,7 +62,7 @@ enum DiagnosticsLine {
 }
 
 impl Lines {
-    /// Those of the run in a folder; a line that is being written is left out.
+    /// Reads the lines of the run in a folder; a line that is being written is left out.
     ///
     /// # Errors
     /// When a file cannot be read or understood.

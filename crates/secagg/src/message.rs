@@ -135,7 +135,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Of a round in which nobody vanishes, for a client that is in the committee.
+    /// The traffic of a round without drop-outs, for a client in the committee.
     #[must_use]
     pub fn of(parameters: &Parameters, shape: &Shape) -> Self {
         let (clients, degree) = (parameters.clients() as usize, parameters.degree() as usize);
@@ -184,7 +184,7 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Of a round with so many clients.
+    /// The data that a server holds in such a round.
     #[must_use]
     pub fn of(parameters: &Parameters, shape: &Shape) -> Self {
         let shares = parameters.clients() as usize * parameters.degree() as usize;
@@ -484,7 +484,7 @@ impl View {
         Ok(view)
     }
 
-    /// What the committee signs: session, who shared and whose vectors arrived.
+    /// The digest that the committee signs: session, who shared and whose vectors arrived.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         digest(b"keyhush secagg view v2", &[&self.encode()])

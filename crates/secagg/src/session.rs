@@ -89,7 +89,7 @@ pub struct Coin(pub [u8; 32]);
 pub struct CoinCommitment(pub [u8; 32]);
 
 impl Coin {
-    /// What the offer says of it.
+    /// The commitment that the offer contains.
     #[must_use]
     pub fn commitment(&self) -> CoinCommitment {
         CoinCommitment(digest(b"keyhush secagg coin v2", &[&self.0]))

@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
 pub struct Bits(Vec<bool>);
 
 impl Bits {
-    /// From what is true of each.
+    /// A list of bits, one for each client.
     #[must_use]
     pub const fn new(bits: Vec<bool>) -> Self {
         Self(bits)
@@ -156,7 +156,7 @@ impl Bits {
         self.0.is_empty()
     }
 
-    /// Of how many it is true.
+    /// The number of bits that are set.
     #[must_use]
     pub fn ones(&self) -> usize {
         self.iter().filter(|b| *b).count()

@@ -31,13 +31,13 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Those in a folder of data.
+    /// The orders in a data folder.
     #[must_use]
     pub fn in_data(data: &Path) -> Self {
         Self { folder: data.join("orders") }
     }
 
-    /// What is wanted of a task.
+    /// The order for a task.
     #[must_use]
     pub fn of(&self, task: &str) -> Order {
         match (self.place(task, Order::Stop).try_exists(), self.place(task, Order::Pause).try_exists()) {

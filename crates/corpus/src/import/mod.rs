@@ -154,7 +154,7 @@ pub struct ImportPlan {
 }
 
 impl ImportPlan {
-    /// What of it was computed from users' data without privacy: every run on the store records it.
+    /// What was computed from users' data without privacy: every run on the store records it.
     #[must_use]
     pub fn non_private_events(&self) -> Vec<String> {
         let words = self.vocabulary.origin.non_private_event();

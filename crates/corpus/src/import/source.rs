@@ -31,7 +31,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What a file is, by its name.
+    /// The format and compression of a file, by its name.
     ///
     /// # Errors
     /// When the name does not say.

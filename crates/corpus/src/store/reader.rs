@@ -127,7 +127,7 @@ impl Store {
         Tokenizer::new(self.meta.rules)
     }
 
-    /// What tells its rules and vocabulary apart from others.
+    /// The fingerprint of its rules and vocabulary.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         fingerprint(self.meta.rules, &self.vocabulary)
@@ -162,7 +162,7 @@ impl Store {
         SECTIONS.iter().map(|(section, _)| self.header.section(*section).crc).collect()
     }
 
-    /// Who is in it and in which order, in pieces.
+    /// The users' tags in order, in pieces, to compare stores.
     pub fn roll(&self) -> impl Iterator<Item = &[u8]> {
         std::iter::once(self.bytes(Section::Tags))
     }
@@ -347,7 +347,7 @@ impl<'a> User<'a> {
         self.tokens
     }
 
-    /// What is known of them besides.
+    /// The user's features.
     #[must_use]
     pub const fn features(&self) -> Features<'a> {
         self.features

@@ -107,7 +107,7 @@ pub struct Post {
 }
 
 impl Post {
-    /// What it is about: ids of [`labels`]. A canary is about nothing.
+    /// The post's labels: ids of [`labels`]. A canary has none.
     #[must_use]
     pub fn labels(&self) -> &[u32] {
         &self.labels[..self.labelled]

@@ -87,7 +87,7 @@ pub struct Outgoing<T> {
 }
 
 impl<T> Outgoing<T> {
-    /// What the input is for. A sender compares it with where it sends.
+    /// The task, step and model of the input. A sender compares them with its destination.
     #[must_use]
     pub const fn asked(&self) -> &Asked {
         &self.asked

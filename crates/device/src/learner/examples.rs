@@ -183,7 +183,7 @@ impl Examples {
         }
     }
 
-    /// What is known of the person.
+    /// The user's features.
     #[must_use]
     pub fn features(&self) -> &[f32] {
         &self.features

@@ -67,7 +67,7 @@ impl LanguageLearner {
         })
     }
 
-    /// What the examples of every language model are made of.
+    /// The columns of every language model's examples.
     #[must_use]
     pub fn schema_with(features: usize) -> Schema {
         Schema { columns: vec![("input", Kind::Id), ("target", Kind::Id)], features }

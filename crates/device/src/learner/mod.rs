@@ -63,7 +63,7 @@ impl Part {
 pub struct Layout(Vec<Part>);
 
 impl Layout {
-    /// These parts, in this order.
+    /// A layout of these parts, in this order.
     #[must_use]
     pub const fn new(parts: Vec<Part>) -> Self {
         Self(parts)

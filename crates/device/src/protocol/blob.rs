@@ -68,7 +68,7 @@ pub enum BlobError {
 }
 
 impl Wanted {
-    /// What a message names, if a device takes so much.
+    /// The blob that a message names, if its size is within the limit.
     ///
     /// # Errors
     /// When it is named by no digest, or too large.

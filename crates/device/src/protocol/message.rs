@@ -361,7 +361,7 @@ impl Request {
 }
 
 impl Signed {
-    /// Who says what, if it is said by them and to this server.
+    /// Verifies a signed request to this server, and returns its device and content.
     ///
     /// # Errors
     /// Another version, bytes that are no message, or a signature that is not theirs.

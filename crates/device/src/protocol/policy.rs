@@ -323,7 +323,7 @@ impl Policy {
         if got < least { Err(Weak::Survivors { got, least }) } else { Ok(()) }
     }
 
-    /// What secure aggregation of a task must withstand. A sum is of as many as the task promises, and of no fewer than this device asks for
+    /// The floor for secure aggregation of a task. A sum is of as many as the task promises, and of no fewer than this device asks for
     /// of any sum: the server sees it without noise.
     #[must_use]
     pub fn secure_floor(&self, terms: &TaskTerms) -> Floor {

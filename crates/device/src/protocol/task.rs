@@ -269,7 +269,7 @@ impl Task {
         Ok((examples, posts_read))
     }
 
-    /// What trains for this task, one user after the other.
+    /// A worker that trains for this task, one user after the other.
     ///
     /// # Errors
     /// When the model cannot be trained here.

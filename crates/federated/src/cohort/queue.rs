@@ -56,7 +56,7 @@ impl Queue {
         Self { next_place: 0, came: BTreeMap::new(), left_out }
     }
 
-    /// Who is asked for the next attempt at a step, in ascending order.
+    /// The users asked for the next attempt at a step, in ascending order.
     ///
     /// # Errors
     /// When too few may still come; no limit is broken for want of users.

@@ -376,7 +376,7 @@ impl Means {
         self
     }
 
-    /// What decides the bits of the results.
+    /// The name of what determines the bits of the results.
     #[must_use]
     pub fn arithmetic(self) -> String {
         (self.engine.arithmetic)(self)

@@ -197,7 +197,7 @@ pub struct Time {
 }
 
 impl Forecast {
-    /// What a plan would cost on this machine, with epsilon at about so many rounds. Measuring takes seconds: `measuring` is
+    /// Forecasts the cost of a plan on this machine, with epsilon at about this many rounds. Measuring takes seconds: `measuring` is
     /// called before it.
     ///
     /// # Errors

@@ -65,7 +65,7 @@ impl RunFolder {
         &self.folder
     }
 
-    /// Where its ledger is, and its secrets.
+    /// The place of its ledger and secrets.
     #[must_use]
     pub fn place(&self) -> Place {
         Place::new(self.folder.join(LEDGER_FILE))

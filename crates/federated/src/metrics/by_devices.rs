@@ -32,7 +32,7 @@ pub struct ByDevices {
 }
 
 impl ByDevices {
-    /// What a release says; none where it is none of this learner.
+    /// The metrics in a release; none if it does not fit this learner.
     #[must_use]
     pub fn of(learner: &dyn Learner, evaluations: &DeviceEvaluations, recorded: &Recorded) -> Option<Self> {
         let (counting, measures) = (Counting::new(learner, evaluations.plan)?, Measures::named(learner.measures())?);

@@ -26,7 +26,7 @@ static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
 });
 
 impl Measured {
-    /// What was counted comes to.
+    /// Computes the metrics from counts.
     #[must_use]
     pub fn of(measures: &'static Measures, counts: &Counts) -> Self {
         Self::new(measures, |metric| metric.of_counts(counts))

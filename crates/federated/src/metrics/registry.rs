@@ -84,7 +84,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As a table shows a value.
+    /// Formats a value for tables.
     #[must_use]
     pub fn shown(self, value: f64) -> String {
         match self {
@@ -96,7 +96,7 @@ impl Unit {
         }
     }
 
-    /// What a chart multiplies a value with: shares are drawn in percent.
+    /// The factor of values in charts: shares are drawn in percent.
     #[must_use]
     pub fn scale(self) -> f64 {
         if self == Self::Share { 100.0 } else { 1.0 }
@@ -200,13 +200,13 @@ impl Metric {
         self.unit == Unit::Share
     }
 
-    /// What a chart multiplies it with.
+    /// The factor of its values in charts.
     #[must_use]
     pub fn scale(&self) -> f64 {
         self.unit.scale()
     }
 
-    /// What its axis says, where the title says which number it is.
+    /// The label of its axis in charts whose title names the metric.
     #[must_use]
     pub fn axis(&self) -> &'static str {
         if self.is_share() { "percent" } else { self.label }

@@ -236,13 +236,13 @@ impl Plan {
         &self.phases
     }
 
-    /// What holds from when on.
+    /// The stages of the schedule.
     #[must_use]
     pub fn stages(&self) -> &[Stage] {
         &self.stages
     }
 
-    /// Where the randomness comes from.
+    /// The origin of the randomness.
     #[must_use]
     pub const fn randomness(&self) -> Randomness {
         self.ledger.randomness
@@ -263,7 +263,7 @@ impl Plan {
         self.clip_rule.rule(clip, &self.parameters)
     }
 
-    /// What all releases before a round amount to, evaluations by devices included, what the run started from left out.
+    /// The event of all releases before a round, including evaluations by devices, without the starting model.
     ///
     /// # Errors
     /// Never for a plan that was made; the mechanism's check repeats.
@@ -284,7 +284,7 @@ impl Plan {
         Ok(PrivacyEvent::Compose { events })
     }
 
-    /// What they cost, by the plan's accountant.
+    /// Their epsilon, by the plan's accountant.
     ///
     /// # Errors
     /// When that accountant cannot judge them.
@@ -294,7 +294,7 @@ impl Plan {
         judged.map(|j| j.epsilon).map_err(|e| ConfigError::new("privacy.accountant", e))
     }
 
-    /// What the releases before a round would cost with the large cohort that the small one stands for (rule P16).
+    /// The epsilon of the releases before a round with the large cohort that the small one stands for (rule P16).
     ///
     /// # Errors
     /// When the plan's accountant cannot judge them.

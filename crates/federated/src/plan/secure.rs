@@ -118,7 +118,7 @@ impl Secure {
         clients.div_ceil(self.groups.into())
     }
 
-    /// What devices of a round are offered.
+    /// The terms offered to the devices of a round.
     #[must_use]
     pub fn terms(&self, residues: &Residues, round: u64, task: [u8; 32], model: [u8; 32]) -> Terms {
         let inputs = match self.noise {
@@ -139,7 +139,7 @@ impl Secure {
         }
     }
 
-    /// What a device sends and gets, beside the model, in a group of so many.
+    /// The traffic of a device besides the model, in a group of this size.
     ///
     /// # Errors
     /// Never for a plan that was made.
@@ -165,7 +165,7 @@ impl Secure {
         Parameters::find(clients, &self.assumptions).map_err(wrong)
     }
 
-    /// What simulated devices ask for, whatever they are offered: what the plan promises them.
+    /// The floor of simulated devices: what the plan promises them.
     #[must_use]
     pub const fn floor(&self) -> Floor {
         let Assumptions { dropout, corrupted, security_bits, adversary, .. } = self.assumptions;

@@ -56,7 +56,7 @@ impl Sent {
 }
 
 impl UploadPlan {
-    /// What the settings say, for a model of so many parameters.
+    /// The plan of the settings, for a model with this many parameters.
     #[must_use]
     pub const fn new(config: &Config, parameters: usize) -> Self {
         Self { said: config.upload, parameters, seed: config.seed }
@@ -116,7 +116,7 @@ impl UploadPlan {
         Some(some_of(self.parameters, share))
     }
 
-    /// What the devices of a round are told.
+    /// The upload task of a round's devices.
     #[must_use]
     pub fn task<'a>(&self, round: u64, mask: Option<&'a [u32]>, rests: &'a Rests) -> device::upload::Upload<'a> {
         let (momentum, local_clip) = match self.said {
@@ -185,7 +185,7 @@ impl Plan {
         self.upload.bytes(self.phase(round), round)
     }
 
-    /// What the rounds before this one send, as planned.
+    /// The planned traffic of the rounds before this one.
     ///
     /// # Errors
     /// Never for a plan that was made.

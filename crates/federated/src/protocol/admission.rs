@@ -89,7 +89,7 @@ impl PlaceKey {
         Self(bytes)
     }
 
-    /// What an address is counted as in an hour; in another hour it is another.
+    /// The pseudonym under which an address is counted in an hour; it differs in other hours.
     #[must_use]
     pub fn place(&self, address: IpAddr, hour: u64) -> Place {
         let mut mac = Hmac::<Sha256>::new_from_slice(&*self.0).expect("HMAC takes keys of any length");

@@ -319,7 +319,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// What the operator wants of a task from now on. Devices that wait for nothing else are told when to come back.
+    /// Sets the operator's order for a task. Devices that wait for nothing else are told when to come back.
     ///
     /// # Errors
     /// When there is no such task, or an attempt cannot continue.
@@ -348,7 +348,7 @@ impl Coordinator {
         self.advance(now)
     }
 
-    /// What was decided since the last time is made durable; what may be said now.
+    /// Makes all decisions since the last call durable, and returns the answers that may now be sent.
     ///
     /// # Errors
     /// When it is not known to be durable: nothing may be said, and the coordinator is of no more use.
@@ -649,7 +649,7 @@ impl Coordinator {
         }
     }
 
-    /// What is kept of the attempt of a task that is not settled.
+    /// The stored state of a task's unsettled attempt.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -669,12 +669,12 @@ impl Coordinator {
         self.tasks.values().filter_map(|running| running.desk.as_ref()).any(Desk::has_closed)
     }
 
-    /// What became of the attempt of a task that is open, once. To be asked after a flush.
+    /// The outcome of a task's open attempt, once. Call this after a flush.
     pub fn take_closed(&mut self, task: &TaskDigest) -> Option<Closed> {
         self.tasks.get_mut(task)?.desk.as_mut()?.take_closed()
     }
 
-    /// What became of an attempt is in the ledger: these took part in what was released; nobody where it failed.
+    /// Settles an attempt whose outcome is in the ledger: these devices took part in the release; none if it failed.
     ///
     /// # Errors
     /// When there is no such attempt.

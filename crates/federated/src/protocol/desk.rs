@@ -291,7 +291,7 @@ impl Desk {
         self.closed.is_some()
     }
 
-    /// What became of it, once.
+    /// The outcome of the attempt, once.
     pub fn take_closed(&mut self) -> Option<Closed> {
         self.closed.take()
     }
@@ -360,7 +360,7 @@ impl Desk {
         Ok(Write::Assign { at: self.opening.at, devices: devices.to_vec() })
     }
 
-    /// Something of a device's report is about to arrive. Says whether it is wanted.
+    /// A part of a device's report is about to arrive. Returns whether it is wanted.
     pub fn begins(&mut self, device: &DeviceKey, now: u64) -> bool {
         let over = self.over;
         let Some(place) = self.places.get_mut(device) else { return false };
@@ -391,7 +391,7 @@ impl Desk {
         }
     }
 
-    /// What a device sent is no report, or breaks its bounds: nothing more is taken of it, and it counts as one whose time is over.
+    /// A device sent a malformed report, or one that breaks its bounds: nothing more is accepted from it, and it counts as timed out.
     pub fn drop_out(&mut self, device: &DeviceKey) {
         if let Some(place) = self.places.get_mut(device)
             && matches!(place.progress, Progress::Working { .. })
@@ -529,7 +529,7 @@ impl Desk {
         Some(secure.receive(device, message))
     }
 
-    /// What is to be kept of the sum now, and whose reports are new in it.
+    /// The write that stores the sum now, with the devices whose reports are new in it.
     ///
     /// # Errors
     /// When the operating system has no randomness to give.
@@ -556,7 +556,7 @@ impl Desk {
         if self.fresh.len() >= LEAST_MERGED { (self.merged_at + MERGE_EVERY_MS).min(soon) } else { soon }
     }
 
-    /// What became of the devices: how many reported, in time or late, how many ran out of time or dropped out.
+    /// The numbers of devices that reported, in time or late, and that timed out or dropped out.
     #[must_use]
     pub fn seen(&self) -> (u64, u64) {
         match &self.opening.aggregation {
@@ -565,7 +565,7 @@ impl Desk {
         }
     }
 
-    /// Who is still at work, by their tickets, and until when. Of a secure aggregation all that happens is known.
+    /// The tickets of devices that are still at work, and until when. None in secure aggregation, where every outcome is known.
     pub fn at_work(&self) -> impl Iterator<Item = (Ticket, u64)> + '_ {
         let plain = matches!(self.opening.aggregation, Aggregation::Plain(_));
         self.places.values().filter_map(move |place| match place.progress {

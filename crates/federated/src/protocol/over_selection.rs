@@ -26,7 +26,7 @@ pub struct OverSelection {
 }
 
 impl OverSelection {
-    /// What became of devices: those who reported, in time or late, and those whose time ran out.
+    /// Counts devices that reported, in time or late, and devices that timed out.
     pub fn saw(&mut self, reported: u64, dropped: u64) {
         self.reported += reported as f64;
         self.dropped += dropped as f64;

@@ -293,7 +293,7 @@ impl Opened {
         })
     }
 
-    /// What the users have who are held out.
+    /// The data of held-out users.
     ///
     /// # Errors
     /// When it cannot be read.

@@ -20,7 +20,7 @@ impl<H: Home + Records> Run<'_, H> {
         Prices { plan: self.plan, opened: self.opened }.is_simulation()
     }
 
-    /// What the rounds so far cost, and what that number means.
+    /// The epsilon of the rounds so far, with its meaning.
     ///
     /// # Errors
     /// When the plan's accountant cannot judge them.

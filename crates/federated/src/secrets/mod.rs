@@ -302,7 +302,7 @@ impl Secrets {
         self.secret(SecretName::RoundKey).destroy()
     }
 
-    /// What was kept by [`Self::keep_beginning`].
+    /// The bytes kept by [`Self::keep_beginning`].
     ///
     /// # Errors
     /// When it cannot be read, or others can read it.

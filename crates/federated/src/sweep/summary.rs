@@ -18,7 +18,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// What their evaluations measure.
+    /// The metrics of their evaluations.
     #[must_use]
     pub fn measures(&self) -> &'static Measures {
         Measures::of(self.seeds.iter().flatten())

@@ -30,7 +30,7 @@ pub enum Guarantee {
 }
 
 impl Guarantee {
-    /// Of a model that was trained on public text alone.
+    /// The guarantee of a model trained on public text alone.
     #[must_use]
     pub fn public_text() -> Self {
         Self::None { why: "the model was trained on public text alone, which nobody's privacy depends on".to_owned() }

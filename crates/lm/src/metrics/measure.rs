@@ -84,7 +84,7 @@ pub struct HeadWords {
 }
 
 impl HeadWords {
-    /// From words in the order of their frequency, the most frequent first. BOS, EOS and UNK are skipped.
+    /// The head of words sorted by frequency, the most frequent first. BOS, EOS and UNK are skipped.
     #[must_use]
     pub fn new(by_frequency: impl IntoIterator<Item = u32>) -> Self {
         let most = HEADS[HEADS.len() - 1];
@@ -98,7 +98,7 @@ impl HeadWords {
         Self { member }
     }
 
-    /// Of a vocabulary whose words stand in the order of their frequency.
+    /// The head of a vocabulary sorted by frequency.
     #[must_use]
     pub fn in_order(vocabulary: usize) -> Self {
         Self::new(0..u32::try_from(vocabulary).unwrap_or(u32::MAX))

@@ -168,19 +168,19 @@ pub enum ConfigError {
 }
 
 impl ModelConfig {
-    /// What a layer shows to itself and to the next.
+    /// The size of a layer's output, to itself and to the next layer.
     #[must_use]
     pub fn shown(&self) -> usize {
         self.recurrent_projection.unwrap_or(self.hidden)
     }
 
-    /// What enters a layer from below.
+    /// The size of a layer's input from below.
     #[must_use]
     pub fn layer_input(&self, layer: usize) -> usize {
         if layer == 0 { self.embedding + self.user_context.unwrap_or(0) } else { self.shown() }
     }
 
-    /// What is multiplied with the output embedding.
+    /// The size of the vector multiplied with the output embedding.
     #[must_use]
     pub fn output(&self) -> usize {
         self.dense.unwrap_or_else(|| self.shown())

@@ -93,7 +93,7 @@ impl MaskDrawer {
         FactorRule::of(self.dropout.rate)
     }
 
-    /// Where the masks of a step of so many rows and tokens each lie in its stream.
+    /// The positions in the stream of a step's masks, for this many rows and tokens each.
     #[must_use]
     pub fn places(&self, rows: usize, steps: usize) -> Vec<MaskPlace> {
         let mut first_block = 0;

@@ -27,7 +27,7 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// Where it lies in the flat vector, row by row.
+    /// Its range in the flat vector, row by row.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.rows * self.columns
@@ -145,7 +145,7 @@ impl ParameterLayout {
         self.parameters.iter().find(|p| p.role == role)
     }
 
-    /// Where the parameter with a role lies; empty where the model has none.
+    /// The range of the parameter with a role; empty if the model has none.
     #[must_use]
     pub fn range(&self, role: Role) -> Range<usize> {
         self.find(role).map_or(0..0, Parameter::range)

@@ -138,13 +138,13 @@ impl KneserNey {
         self.discounts.get(n.checked_sub(1)?).copied()
     }
 
-    /// As bytes, to be read by [`KneserNey::from_bytes`].
+    /// Encodes the model for [`KneserNey::from_bytes`].
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         bytes::write(&self.trie)
     }
 
-    /// From bytes of [`KneserNey::to_bytes`].
+    /// Decodes the bytes of [`KneserNey::to_bytes`].
     ///
     /// # Errors
     /// When they are cut, damaged, or something else.

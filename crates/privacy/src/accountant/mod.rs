@@ -58,7 +58,7 @@ impl AccountantKind {
         }
     }
 
-    /// What `event` costs at `delta`.
+    /// The cost of `event` at `delta`.
     ///
     /// # Errors
     /// When the event contradicts itself, mixes adjacencies, or holds something this accountant does not know.
@@ -66,7 +66,7 @@ impl AccountantKind {
         self.judge_group(event, delta, 1)
     }
 
-    /// What `event` costs at `delta` for a group of users protected together, such as one person's devices (rule P2).
+    /// The cost of `event` at `delta` for a group of users protected together, such as one person's devices (rule P2).
     ///
     /// # Errors
     /// As [`Self::judge`]; and when no analysis for groups is known, or the group is empty.

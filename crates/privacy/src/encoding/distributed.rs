@@ -84,7 +84,7 @@ impl DistributedNoise {
         Ok(Self { layout, local_variances, survivors })
     }
 
-    /// What one release amounts to for a user who takes part.
+    /// The event of one release for a user who takes part.
     #[must_use]
     pub fn event(&self) -> PrivacyEvent {
         let one = |(segment, variance)| self.event_of(segment, variance);
@@ -103,13 +103,13 @@ impl DistributedNoise {
         }
     }
 
-    /// Whose noise is counted on.
+    /// The survivors whose noise counts.
     #[must_use]
     pub const fn survivors(&self) -> Survivors {
         self.survivors
     }
 
-    /// What it is the noise of.
+    /// The layout of the noised vector.
     #[must_use]
     pub const fn layout(&self) -> &Layout {
         &self.layout

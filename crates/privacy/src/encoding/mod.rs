@@ -411,7 +411,7 @@ impl Encoding {
         self.rotation.is_none().then_some(rule)
     }
 
-    /// From the units of the model to grid steps, for a user of this weight.
+    /// The factor from model units to grid steps, for a user of this weight.
     #[must_use]
     pub fn grid_scale(&self, weight: f64) -> f64 {
         weight * grid_norm(self.plan.grid_bits) / self.clip.get()

@@ -263,7 +263,7 @@ impl MechanismPlan {
         if sum <= most { Ok(()) } else { Err(MechanismError::Coefficients { sum, most }) }
     }
 
-    /// What the first rounds of the run amount to, all planned ones or fewer.
+    /// The event of the first rounds of the run, all planned ones or fewer.
     ///
     /// # Errors
     /// When the plan cannot be accounted for.
@@ -505,7 +505,7 @@ impl Mechanism {
         last.is_some_and(|last| last.needed_again)
     }
 
-    /// What the next release will say that it costs: for the ledger to be asked before the round.
+    /// The event of the next release, to check it with the ledger before the round.
     ///
     /// # Errors
     /// When all steps have been released.
@@ -514,7 +514,7 @@ impl Mechanism {
         self.plan.event_at(self.position.segment, self.position.rounds + 1, &self.layout)
     }
 
-    /// What it does over the whole run.
+    /// The plan over the whole run.
     #[must_use]
     pub const fn plan(&self) -> &MechanismPlan {
         &self.plan

@@ -188,7 +188,7 @@ impl Query {
         Ok(delta)
     }
 
-    /// What the run costs.
+    /// The cost of the run.
     ///
     /// # Errors
     /// When something is missing, contradicts itself or has no meaning, and where the accountant does not judge such runs.
@@ -197,7 +197,7 @@ impl Query {
         Ok(self.accountant().judge_group(&event, delta, self.group())?)
     }
 
-    /// What the run costs by the rho of Xu et al. 2023, rounded to two decimals before it is converted (rule P8): the judgement
+    /// The cost of the run by the rho of Xu et al. 2023, rounded to two decimals before it is converted (rule P8): the judgement
     /// and both rhos, as it is and as it was rounded. Optimistic where that rounds down, so nothing is claimed from below.
     ///
     /// # Errors
@@ -238,7 +238,7 @@ impl Query {
         rounds.iter().map(at).collect()
     }
 
-    /// What happened, under an adjacency that all of it admits.
+    /// The event, under an adjacency that all parts admit.
     ///
     /// # Errors
     /// When something is missing, contradicts itself or has no meaning.

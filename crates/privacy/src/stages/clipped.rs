@@ -172,7 +172,7 @@ impl Default for Contribution {
 }
 
 impl Update {
-    /// What local training changed.
+    /// An update: what local training changed.
     #[must_use]
     pub const fn new(delta: Vec<f32>) -> Self {
         Self(delta)
@@ -299,7 +299,7 @@ pub struct Clipped {
 }
 
 impl Clipped {
-    /// What a user sends who has nothing to learn from: zero in every coordinate, clip bit and weight included. Under zero-out
+    /// The contribution of a user without text: zero in every coordinate, clip bit and weight included. Under zero-out
     /// that is the neighbour, so it must not say that it is under the clip (rule P9).
     #[must_use]
     pub fn nothing(clipping: &Clipping, dimension: usize) -> Self {

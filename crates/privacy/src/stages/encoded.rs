@@ -64,7 +64,7 @@ impl Encoded {
         self.packing.bytes()
     }
 
-    /// Those of them that lie in a range.
+    /// The bytes in a range.
     #[must_use]
     pub fn bytes_in(&self, range: Range<usize>) -> Vec<u8> {
         self.packing.pack(&self.values, range)

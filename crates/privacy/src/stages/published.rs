@@ -74,7 +74,7 @@ impl Released {
         Self(Published { values, facts: Facts { layout, encoding, event, randomness, step } })
     }
 
-    /// What may be published of it: all.
+    /// Everything of it, to publish.
     #[must_use]
     pub fn into_published(self) -> Published {
         self.0
@@ -96,7 +96,7 @@ impl Published {
         &self.facts.event
     }
 
-    /// Where its noise came from.
+    /// The origin of its noise.
     #[must_use]
     pub const fn randomness(&self) -> Randomness {
         self.facts.randomness

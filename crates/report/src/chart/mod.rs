@@ -57,7 +57,7 @@ impl Series {
         Self { name: name.into(), points, faint: None, band: None }
     }
 
-    /// With intervals around it.
+    /// Adds intervals around the line.
     #[must_use]
     pub fn with_band(self, band: Vec<(f64, f64, f64)>) -> Self {
         Self { band: Some(band), ..self }

@@ -142,7 +142,7 @@ pub struct Tile {
 }
 
 impl<'a> Report<'a> {
-    /// Of what the folder of a run holds.
+    /// From the stored files of a run.
     #[must_use]
     pub fn of(kept: &'a Kept) -> Self {
         let participations = kept.metrics.last().map_or(0, |last| last.planned_participations);

@@ -20,7 +20,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of the runs of a combination.
+    /// Summarizes the runs of a combination.
     #[must_use]
     pub fn of(runs: &Runs) -> Self {
         let ends = runs.measures().shown_first().map(|metric| (metric, runs.last(metric)));

@@ -135,7 +135,7 @@ pub struct Assumptions {
 }
 
 impl Assumptions {
-    /// With 40 bits of security and 20 against failure.
+    /// Assumptions with 40 security bits and 20 failure bits.
     #[must_use]
     pub fn new(dropout: f64, corrupted: f64, adversary: Adversary) -> Self {
         Self { dropout, corrupted, security_bits: 40, failure_bits: 20, adversary }
@@ -256,7 +256,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Those of the smallest degree that withstand the assumptions.
+    /// Finds the parameters of the smallest degree that withstand the assumptions.
     ///
     /// # Errors
     /// When the assumptions have no meaning or nothing withstands them: which condition cannot hold, what to change.
@@ -296,7 +296,7 @@ impl Parameters {
         Err(ParameterError::NoThreshold { clients, adversary, corrupted, dropped, threshold, alive })
     }
 
-    /// Those that somebody proposes. They have a meaning, and nothing more is known of them: see
+    /// Parameters that someone proposes. They are well-formed, and nothing more is known of them: see
     /// [`Self::check_floor`].
     ///
     /// # Errors
@@ -381,7 +381,7 @@ impl Parameters {
         self.threshold
     }
 
-    /// Who signs what became of everybody; nobody where the server is taken at its word.
+    /// The committee that signs the view; none against a curious server.
     #[must_use]
     pub fn committee(&self) -> Option<Committee> {
         self.committee

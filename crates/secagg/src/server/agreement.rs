@@ -60,7 +60,7 @@ impl CollectAgreement {
         self.summed.round.quorum() > 0
     }
 
-    /// Who are asked: members of the committee that are there, or nobody.
+    /// The clients that are asked: members of the committee that are present, or none.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
         let Summed { round, fates, .. } = &self.summed;
         round.committee.iter().filter(|at| fates.is_alive(**at)).map(|at| round.client(*at))

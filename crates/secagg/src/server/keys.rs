@@ -75,7 +75,7 @@ impl CollectKeys {
         Self { hash: offer.hash(), offer, coin, members, clients, keys }
     }
 
-    /// What devices are offered: with the coin's commitment and a nonce of this attempt.
+    /// The offer to devices, with the coin's commitment and a nonce of this attempt.
     #[must_use]
     pub const fn offer(&self) -> &Offer {
         &self.offer

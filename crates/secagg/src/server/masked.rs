@@ -47,7 +47,7 @@ impl CollectMasked {
         Ok(self)
     }
 
-    /// Who shared, and can send an input.
+    /// The clients that shared and can send an input.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.round.clients().filter_map(|(client, at)| self.dealt[at as usize].is_some().then_some(client))
     }

@@ -90,7 +90,7 @@ impl CollectKeys {
         })
     }
 
-    /// From bytes that were saved.
+    /// Restores a saved state.
     ///
     /// # Errors
     /// When they are not such a state's.
@@ -158,7 +158,7 @@ impl CollectShares {
         })
     }
 
-    /// From bytes that were saved.
+    /// Restores a saved state.
     ///
     /// # Errors
     /// When they are not such a state's.
@@ -181,7 +181,7 @@ impl Accumulator {
         Ok(State::Accumulator.save(|out| self.write(out)))
     }
 
-    /// From bytes that were saved.
+    /// Restores a saved state.
     ///
     /// # Errors
     /// When they are not such a state's.
@@ -231,7 +231,7 @@ impl CollectMasked {
         })
     }
 
-    /// From bytes that were saved.
+    /// Restores a saved state.
     ///
     /// # Errors
     /// When they are not such a state's.
@@ -273,7 +273,7 @@ impl CollectAgreement {
         })
     }
 
-    /// From bytes that were saved.
+    /// Restores a saved state.
     ///
     /// # Errors
     /// When they are not such a state's.

@@ -26,7 +26,7 @@ impl CollectShares {
         Self { round, dealt }
     }
 
-    /// Who are in the directory.
+    /// The clients in the directory.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.round.clients().map(|(client, _)| client)
     }

@@ -81,7 +81,7 @@ impl CollectUnmask {
         Self { summed, agreed, answered: vec![false; count], shares: (0..count).map(|_| Vec::new()).collect() }
     }
 
-    /// Whose inputs arrived, and who are asked.
+    /// The clients whose inputs arrived, which are asked.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.summed.survivors()
     }

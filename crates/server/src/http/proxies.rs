@@ -84,7 +84,7 @@ impl Proxies {
         self.0.iter().any(|network| network.holds(address))
     }
 
-    /// From where a request comes, by what its peer and its header say.
+    /// The address a request comes from, by its peer and its header.
     #[must_use]
     pub fn origin(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         if !self.are_at(peer) {

@@ -111,7 +111,7 @@ impl Server {
         Self { origins, ..self }
     }
 
-    /// Where it listens: the port that it was given, where none was asked for.
+    /// The address it listens on, with the actual port if none was requested.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address

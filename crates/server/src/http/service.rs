@@ -39,7 +39,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// These bytes, which are gzip of a blob.
+    /// A blob of these gzip bytes.
     #[must_use]
     pub fn new(bytes: Bytes) -> Self {
         let digest = Sha256::digest(&bytes);

@@ -46,7 +46,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// From files in PEM: a certificate with those that lead to its root, and its key.
+    /// Reads PEM files: a certificate with the chain to its root, and its key.
     ///
     /// # Errors
     /// When a file cannot be read, holds no such thing, or the key is another's.

@@ -202,7 +202,7 @@ impl TaskHome {
         })
     }
 
-    /// What the server that runs it said last; none where none has.
+    /// The last note of the server that runs it, if any.
     ///
     /// # Errors
     /// When that cannot be read.

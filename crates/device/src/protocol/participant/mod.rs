@@ -424,7 +424,7 @@ impl<S: Store> Participant<S> {
         &self.guard
     }
 
-    /// What it tells its owner.
+    /// The diary for the device's owner.
     #[must_use]
     pub const fn diary(&self) -> &Diary<S> {
         &self.diary
@@ -450,7 +450,7 @@ impl<S: Store> Participant<S> {
         part.model()
     }
 
-    /// What happened since this was asked last.
+    /// The events since the last call.
     pub fn notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }

@@ -26,7 +26,7 @@ struct Described {
     why_norm: &'static str,
     /// Whether the norm follows a quantile of the updates' norms (Andrew et al. 2021).
     is_adaptive: bool,
-    /// As the ledger and the statement say it.
+    /// Describes the rule for the ledger and the statement.
     in_ledger: fn(ClipNorm) -> String,
     /// What a device clips to.
     rule: fn(ClipNorm, &Layout) -> Result<ClipRule, ClipRuleError>,
@@ -64,13 +64,13 @@ impl ClipKind {
         self.0.is_adaptive
     }
 
-    /// As the ledger and the statement say it.
+    /// Describes the rule for the ledger and the statement.
     #[must_use]
     pub fn in_ledger(self, clip: ClipNorm) -> String {
         (self.0.in_ledger)(clip)
     }
 
-    /// What a device clips updates of these parts to.
+    /// The rule by which a device clips updates with these parts.
     ///
     /// # Errors
     /// When the rule does not fit them.

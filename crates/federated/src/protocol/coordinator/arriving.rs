@@ -53,7 +53,7 @@ impl Coordinator {
         self.tasks.values().filter_map(|running| running.desk.as_ref()).any(of)
     }
 
-    /// What came of a report cannot be one, or breaks its bounds: its device has dropped out, and others are asked in its place.
+    /// A report is malformed or breaks its bounds: its device has dropped out, and others are asked instead.
     pub fn broke_bounds(&mut self, ticket: &Ticket) {
         if let Some((device, running)) = self.by_ticket(&ticket.0)
             && let Some(desk) = running.desk.as_mut()
