@@ -35,7 +35,7 @@ impl Section for FineTune {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        let kind = key("kind", "\"rehearsal\"", "how devices keep general language");
+        let kind = key("kind", "\"rehearsal\"", "how general language is kept");
         visit.choose(&kind, self, Usual::None);
         match self {
             Self::Retraining => {}
@@ -48,7 +48,7 @@ impl Section for FineTune {
                 visit.may(&tokens, general_tokens);
             }
             Self::WithoutForgetting { lambda } => {
-                let share = "weight of the typed word in a label; the incoming model's prediction gets the rest";
+                let share = "weight of the typed word in a label; the rest is the incoming model's prediction";
                 visit.need(&key("lambda", "0.5", share), lambda);
             }
         }
