@@ -1,4 +1,4 @@
-//! Tasks and models, by their digests: fetched and read once for all devices of a process, however many ask at once.
+//! Tasks and models by digest: downloaded and decoded once for all devices of a process, even if many ask at the same time.
 
 use std::{
     fmt,
@@ -18,7 +18,7 @@ const MOST_KEPT: usize = 4;
 /// Times that a download is taken up again.
 const TRIES: usize = 5;
 
-/// What is fetched once.
+/// A cache of tasks and models by digest.
 pub struct Content {
     server: Arc<Server>,
     bounds: Bounds,

@@ -1,4 +1,4 @@
-//! Whether a device may take part now: idle, charging, and on a network that costs nothing. Only the host knows.
+//! Whether a device may take part now: idle, charging, and on an unmetered network. Only the host system knows.
 
 use std::{fmt, fs, path::PathBuf, process::Command};
 
@@ -33,7 +33,7 @@ impl Eligibility for FileSays {
 pub struct CommandSays {
     /// The program.
     pub program: PathBuf,
-    /// What it is given.
+    /// Its arguments.
     pub arguments: Vec<String>,
 }
 

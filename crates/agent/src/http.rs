@@ -1,4 +1,4 @@
-//! HTTP/1.1 and TLS towards one server: connections that are used again, limits on time and size, and trust that was given and not found.
+//! An HTTP/1.1 and TLS client for one server: reused connections, limits on time and size, and only explicitly configured trust.
 //!
 //! A device trusts the roots of a file, or one certificate and no other; never those of the system, which are somebody else's choice.
 //! Without TLS it speaks to this very machine only, and only when told so.
@@ -45,7 +45,7 @@ const MOST_IDLE: usize = 64;
 const CONNECT: Duration = Duration::from_secs(15);
 /// A connection that turns out to be closed within this was closed before the request.
 const STALE: Duration = Duration::from_secs(1);
-/// How long a server may be silent in the midst of something.
+/// How long a server may be silent in the middle of something.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Whom to believe that it is the server.
@@ -53,7 +53,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 pub enum Trust {
     /// Nobody is asked: no TLS, and only on this very machine.
     Loopback,
-    /// Whom one of the certificates in a PEM file vouches for.
+    /// Servers certified by one of the certificates in a PEM file.
     Roots(PathBuf),
     /// Who has the key of the one certificate in a PEM file.
     Pinned(PathBuf),
@@ -132,7 +132,7 @@ impl Server {
         Ok(Self { host, port, authority, tls, idle: Mutex::default(), room, traffic: Arc::default() })
     }
 
-    /// What went over the network so far.
+    /// The network traffic so far.
     #[must_use]
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
@@ -180,7 +180,7 @@ impl Server {
             request.headers_mut().insert(RANGE, range.parse().map_err(broken)?);
         }
         let (response, sender) = self.request_on_any(request, SILENCE).await?;
-        // A server that does not know ranges begins anew.
+        // A server that does not know ranges starts over.
         let mut skip = match response.status() {
             StatusCode::OK => offset,
             StatusCode::PARTIAL_CONTENT => 0,
@@ -273,7 +273,7 @@ impl Server {
         T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
         let (sender, connection) = http1::handshake(io).await.map_err(|e| HttpError::Connect(e.to_string()))?;
-        // It ends with the connection; what went wrong is told to whoever sent a request.
+        // It ends with the connection; errors are reported by the request.
         drop(tokio::spawn(connection));
         Ok(sender)
     }

@@ -1,13 +1,13 @@
-//! A device's key, guard and diary, in a folder of its own.
+//! A device's key, guard and diary, in its own folder.
 //!
 //! | path     | what it holds                                                        |
 //! |----------|----------------------------------------------------------------------|
-//! | `guard`  | what the device has let go of ([`device::guard::file`])              |
+//! | `guard`  | what the device has sent ([`device::guard::file`])              |
 //! | `key`    | the 32 bytes of its Ed25519 key                                      |
 //! | `diary`  | what it tells its owner                                              |
 //!
 //! All are for their owner alone (0600), locked while a process has them, and written whole or not at all. A key whose guard is lost is of no
-//! use: what it gave is forgotten, so the device begins anew, under a new key. The guard is made first, so a crash leaves no key without
+//! use: what it gave is forgotten, so the device starts over, under a new key. The guard is made first, so a crash leaves no key without
 //! one.
 
 use std::path::Path;
@@ -27,7 +27,7 @@ use crate::AgentError;
 pub struct Identity {
     /// Its key.
     pub key: SigningKey,
-    /// What it has let go of.
+    /// The guard, which records sent inputs.
     pub guard: Guard<FileStore>,
     /// What it tells its owner.
     pub diary: Diary<FileStore>,

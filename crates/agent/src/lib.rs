@@ -1,18 +1,18 @@
-//! A device on this machine, or thousands of them in one process: HTTP and files around the device's side of the protocol
+//! Runs devices: one on this machine, or thousands of simulated ones in one process. HTTP and files around the device side of the protocol
 //! ([`device::protocol`]).
 //!
 //! | module          | what it is                                                                  |
 //! |-----------------|-----------------------------------------------------------------------------|
 //! | [`identity`]    | a device's key, guard and diary, in a folder                                |
-//! | [`text`]        | what its owner typed: a store with a cap and an age limit, a folder, synthetic users |
+//! | [`text`]        | the text it learns from: a store limited in size and age, a folder, synthetic users  |
 //! | [`eligibility`] | whether it is idle, charging and on an unmetered network                    |
-//! | [`http`]        | HTTP and TLS towards one server, with limits on time and size               |
-//! | [`content`]     | tasks and models, fetched once for all devices of a process                 |
-//! | [`training`]    | a few threads that train for all devices of a process                       |
+//! | [`http`]        | an HTTP and TLS client for one server, with limits on time and size         |
+//! | [`content`]     | tasks and models, downloaded once for all devices of a process              |
+//! | [`training`]    | a few trainer threads for all devices of a process                          |
 //! | [`one`]         | runs one device                                                             |
-//! | [`many`]        | runs thousands, which behave as people's phones do                          |
-//! | [`parts`]       | what made-up devices gave and were thanked for, as lines of a file           |
-//! | [`traffic`]     | bytes up and down                                                           |
+//! | [`many`]        | runs thousands of simulated devices that behave like phones                 |
+//! | [`parts`]       | logs what simulated devices sent and had acknowledged                        |
+//! | [`traffic`]     | counts bytes sent and received                                              |
 
 pub mod content;
 pub mod eligibility;
@@ -39,9 +39,9 @@ pub enum AgentError {
     /// The address cannot be used.
     #[error("the server's address {address:?}: {problem}")]
     Address {
-        /// What was given.
+        /// The refused address.
         address: String,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: &'static str,
     },
     /// A certificate cannot be used.
@@ -49,7 +49,7 @@ pub enum AgentError {
     Certificate {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// The folder of a device cannot be made.
@@ -57,7 +57,7 @@ pub enum AgentError {
     Folder {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The underlying error.
         error: std::io::Error,
     },
     /// TLS cannot be set up.
@@ -77,7 +77,7 @@ pub enum AgentError {
     Key {
         /// The file.
         path: PathBuf,
-        /// What it has.
+        /// The actual length.
         got: usize,
     },
     /// There is no randomness.
@@ -86,9 +86,9 @@ pub enum AgentError {
     /// Text cannot be read.
     #[error("cannot read {}: {problem}", path.display())]
     Text {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// Text cannot be written.

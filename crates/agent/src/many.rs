@@ -1,5 +1,5 @@
-//! Thousands of devices in one process, which behave as people's phones do: they sleep through most of the day, lose their network, are
-//! slow, crash and start again, and their clocks lie.
+//! Simulates thousands of devices in one process that behave like people's phones: they sleep through most of the day, lose their network,
+//! are slow, crash and restart, and have wrong clocks.
 //!
 //! Each is a [`Participant`] of its own, with a guard and a diary in memory that outlive its crashes. What is large is there once for all: models and
 //! tasks ([`crate::content`]), the memory for training ([`crate::training`]). Inputs are in memory only of those who are training or
@@ -45,9 +45,9 @@ use crate::{
 /// How devices behave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behaviour {
-    /// All are there all the time, and nothing happens to them.
+    /// All are always available, and never fail.
     Steady,
-    /// As people's phones.
+    /// They behave like people's phones.
     Realistic,
 }
 
@@ -56,7 +56,7 @@ pub enum Behaviour {
 pub struct Plan {
     /// Number of devices.
     pub count: u64,
-    /// How they behave.
+    /// Realistic, or always available.
     pub behaviour: Behaviour,
     /// What their keys and their fates follow from.
     pub seed: u64,
@@ -66,11 +66,11 @@ pub struct Plan {
     pub spread_s: f64,
     /// Inputs in memory at most.
     pub inputs: usize,
-    /// What lets them in.
+    /// The enrolment token.
     pub token: Vec<u8>,
     /// What their maker says of them.
     pub attestation: Vec<u8>,
-    /// What they refuse.
+    /// The devices' policy.
     pub policy: Policy,
     /// How much each of them gives.
     pub limits: Limits,
@@ -82,7 +82,7 @@ pub struct Plan {
     pub text: Arc<dyn Fn(u64) -> Arc<dyn TextSource> + Send + Sync>,
 }
 
-/// What happened to all of them together.
+/// Totals over all devices.
 #[derive(Debug, Default)]
 pub struct Tally {
     enrolled: AtomicU64,
@@ -121,13 +121,13 @@ pub struct Counted {
     pub broken: u64,
     /// Devices that crashed and started again.
     pub crashed: u64,
-    /// Devices that left in the midst of a part.
+    /// Devices that left during a participation.
     pub dropped: u64,
     /// Lines of the list of parts that could not be written.
     pub unwritten: u64,
 }
 
-/// What `keyhush device --synthetic --json` says at its end.
+/// The summary that `keyhush device --synthetic --json` prints at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     /// What happened to the devices.
@@ -174,7 +174,7 @@ impl Tally {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What happened so far.
+    /// The totals so far.
     #[must_use]
     pub fn counted(&self) -> Counted {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -247,7 +247,7 @@ pub fn key(seed: u64, number: u64) -> SigningKey {
     SigningKey::from_bytes(&Sha256::digest(parts.concat()).into())
 }
 
-/// One of them.
+/// The store of one device.
 struct One {
     plan: Arc<Plan>,
     number: u64,
@@ -394,7 +394,7 @@ impl Nature {
         // Most people of a place sleep at the same time, so free times lie close together.
         let phase = 0.25 * (chance.uniform() + chance.uniform() + chance.uniform() - 1.5);
         let free = 0.15 + 0.35 * chance.uniform();
-        // From a fast network to a bad one: 10^5 to 10^7.5 bytes a second.
+        // From a fast network to a bad one: 10^5 to 10^7.5 bytes per second.
         let bytes_per_s = 10f64.powf(5.0 + 2.5 * chance.uniform());
         let lies = chance.uniform() < 0.1;
         let off = ((chance.uniform() - 0.5) * 20.0 * 365.0 * 86_400.0) as i64;

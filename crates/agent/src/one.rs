@@ -1,4 +1,4 @@
-//! One device: what its machine says is done, and what came of it is told.
+//! Runs one device: carries out what its state machine asks for (requests, training, waiting) and reports the results back to it.
 
 use std::{
     sync::Arc,
@@ -39,7 +39,7 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// From now on, and right.
+    /// Correct clocks, starting now.
     #[must_use]
     pub fn now_on() -> Self {
         Self { began: Instant::now(), off_by_s: 0 }
@@ -60,12 +60,12 @@ impl Clocks {
     }
 }
 
-/// What a device has around it.
+/// The environment of a device: its server, text, clock and trainers.
 #[derive(Clone)]
 pub struct Surroundings {
     /// The server.
     pub server: Arc<Server>,
-    /// Who trains.
+    /// The trainer threads.
     pub trainers: Arc<Trainers>,
     /// What was fetched for others already, where there are others.
     pub content: Option<Arc<Content>>,
@@ -178,7 +178,7 @@ pub async fn act<S: Store>(device: &mut Participant<S>, what: Do, around: &Surro
     }
 }
 
-/// Does what takes a while, such as masking an input of millions of numbers, so that other devices of the process go on meanwhile.
+/// Does what takes a while, such as masking an input of millions of numbers, so that other devices of the process continue meanwhile.
 fn aside<R>(act: impl FnOnce() -> R) -> R {
     match Handle::current().runtime_flavor() {
         RuntimeFlavor::MultiThread => block_in_place(act),

@@ -1,4 +1,4 @@
-//! What made-up devices gave and were thanked for, as lines of JSON in a file: whoever measures a server holds them against its ledger.
+//! Logs what simulated devices sent and had acknowledged, to compare with the server's ledger.
 //!
 //! A device of a person keeps no such list: its diary knows days and no times. These have nobody to protect.
 
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
-    /// Which device.
+    /// The number of the device.
     pub device: u64,
     /// In which step; none where it is of no part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,7 +31,7 @@ pub struct Line {
     pub trained_s: f64,
 }
 
-/// What a device did.
+/// An action of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Did {

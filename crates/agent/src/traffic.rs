@@ -1,4 +1,4 @@
-//! The bytes that devices of this process send and receive, as TCP carries them: TLS and the headers of HTTP are in it.
+//! Counts the bytes that devices of this process send and receive over TCP, including TLS and HTTP headers.
 
 use std::{
     io,
@@ -12,7 +12,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How much went over the network.
+/// Counters of network traffic.
 #[derive(Debug, Default)]
 pub struct Traffic {
     up: AtomicU64,

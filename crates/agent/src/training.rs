@@ -1,4 +1,4 @@
-//! A few threads that train for all devices of a process: a trainer needs memory of its own, and devices are many.
+//! A few trainer threads shared by all devices of a process, since each trainer needs its own memory.
 
 use std::{
     collections::BTreeMap,
@@ -26,13 +26,13 @@ use crate::text::TextSource;
 /// Tasks that a thread is ready for.
 const MOST_WORKERS: usize = 2;
 
-/// What training came to, or why it failed.
+/// The result of training, or why it failed.
 pub type Trained = Result<Arc<Encoded>, String>;
 
-/// How inputs are made.
+/// How inputs are made: by training, or ready-made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Learning {
-    /// From text.
+    /// By training on text.
     Train,
     /// Ready-made, one for all: to measure a server. Each is a valid input, of somebody who typed nothing. Only for tasks whose noise is
     /// simulated: in a sum that protects people, somebody who is not there would be counted among them.

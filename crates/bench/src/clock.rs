@@ -1,4 +1,4 @@
-//! What work took, as the system accounts for it: CPU time and memory.
+//! CPU time and memory of the measured work, as the operating system accounts for them.
 
 #[cfg(unix)]
 use rustix::time::{ClockId, clock_gettime};

@@ -1,4 +1,4 @@
-//! What training on a device costs, beside the one figure that was published.
+//! Measures training on one user's text, next to the one published figure for a phone.
 //!
 //! Popov et al. 2018 (section 2.5) fine-tuned `zaremba650` on phones with a quad-core CPU of 2.31 GHz: one epoch over 20
 //! kilobytes of text, half the user's and half rehearsal of the general language, with batches of 10 sequences, 20 steps of
@@ -33,7 +33,7 @@ use crate::{
 const PAPER_SECONDS: f64 = 140.0;
 const PAPER: (&str, usize, usize, usize) = ("zaremba650", 20_000, 10, 20);
 
-/// What is trained on how much text.
+/// The parameters of the benchmark: model and amount of text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Device {
     /// The model: a preset of words.
@@ -49,14 +49,14 @@ pub struct Device {
 }
 
 impl Default for Device {
-    /// As in the paper.
+    /// The paper's measurement.
     fn default() -> Self {
         let (model, bytes, batch, unroll) = PAPER;
         Self { model: model.to_owned(), bytes, batch, unroll, learning_rate: 0.75 }
     }
 }
 
-/// What it took.
+/// The measured results.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeviceTook {
     /// The model.
@@ -71,11 +71,11 @@ pub struct DeviceTook {
     pub steps: usize,
     /// CPU time of the one thread that trains.
     pub cpu_seconds: f64,
-    /// By the wall.
+    /// Wall-clock time, in seconds.
     pub wall_seconds: f64,
-    /// By CPU time.
+    /// Tokens per second of CPU time.
     pub tokens_per_s: f64,
-    /// Of the matrices.
+    /// Floating-point rate of the matrix products.
     pub gflops: f64,
     /// The most memory that the process ever had, where the system says.
     pub peak_mb: Option<f64>,
@@ -141,7 +141,7 @@ fn text(bytes: usize) -> Result<String, BenchError> {
     Ok(text)
 }
 
-/// One epoch.
+/// Trains one epoch.
 fn train(args: &Device, config: &ModelConfig, path: KernelPath, trainer: &mut Trainer, stream: &Stream) -> DeviceTook {
     let mut drawer = MaskDrawer::new(config, 1);
     let mut masks = Masks::new();

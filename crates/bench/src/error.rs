@@ -1,4 +1,4 @@
-//! What cannot be measured, and why.
+//! Why a measurement is impossible.
 
 use federated::{config::ConfigError, model_folder::ModelFolderError, run::RunError};
 use thiserror::Error;
@@ -6,7 +6,7 @@ use thiserror::Error;
 /// What is measured is work of every kind: its errors are passed on as they are.
 pub type WorkError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Something that cannot be measured.
+/// Why a measurement failed.
 #[derive(Debug, Error)]
 pub enum BenchError {
     /// Something of which at least one is needed.

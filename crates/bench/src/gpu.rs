@@ -1,4 +1,4 @@
-//! Rounds of users on a card, beside what the card does at its best, and how far their updates are from those of the threads.
+//! Measures rounds on a GPU: time against the card's measured peaks, and how far updates differ from those of the CPU threads.
 //!
 //! Users have the tokens of [`crate::local_training`]. A round is what an engine does of it: text in, integer sum out. The shares
 //! of the peaks are of what the work cannot do without: every weight read and written once a local step, and three products of every
@@ -51,7 +51,7 @@ const WORDS: usize = 20;
 /// Evaluations on the card; the median is given.
 const EVALUATIONS: usize = 5;
 
-/// What is trained on the card.
+/// The parameters of the GPU benchmark.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gpu {
     /// The model: a preset.
@@ -78,7 +78,7 @@ pub struct Gpu {
     pub compared: usize,
 }
 
-/// What it took.
+/// The measured results.
 #[derive(Debug, Clone, Serialize)]
 pub struct GpuTook {
     /// The card.
@@ -116,14 +116,14 @@ pub struct GpuTook {
     pub evaluation: EvaluationTook,
 }
 
-/// What an evaluation takes on the card, and on the threads of this machine.
+/// The time of an evaluation on the GPU and on this machine's threads.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct EvaluationTook {
     /// Tokens that are predicted.
     pub evaluated_tokens: u64,
     /// On the card, from people's examples to counts, the median.
     pub ms_per_evaluation: f64,
-    /// On threads, once.
+    /// Milliseconds per evaluation on CPU threads, measured once.
     pub ms_per_evaluation_on_threads: f64,
     /// How far apart the mean losses are.
     pub evaluation_loss_difference: f64,

@@ -1,4 +1,4 @@
-//! How fast this machine does the work.
+//! Benchmarks: how fast this machine trains, predicts, aggregates and serves.
 //!
 //! | module             | what it measures                                                             |
 //! |--------------------|------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-//! The hot loop of everything, on synthetic tokens.
+//! Measures local training, the inner loop of every simulation, on synthetic tokens.
 //!
 //! A user has 1,600 tokens: 20 steps of SGD on batches of 8 sequences unrolled over 10 tokens, state carried, then the
 //! difference to the start is clipped (McMahan et al. 2018). Tokens follow Zipf's law, the same for every peer.
@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::{BenchError, at_least_one, clock::thread_seconds};
 
-/// What is trained, and by how many.
+/// The parameters of the benchmark: model and number of users and threads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocalTraining {
     /// The model: a preset.
@@ -45,7 +45,7 @@ pub struct LocalTraining {
     pub scale: f32,
 }
 
-/// What it took.
+/// The measured results.
 #[derive(Debug, Clone, Serialize)]
 pub struct LocalTrainingTook {
     /// The model.
@@ -70,7 +70,7 @@ pub struct LocalTrainingTook {
     pub peak_share: f64,
     /// On a thread.
     pub tokens_per_s: f64,
-    /// Of the last user.
+    /// The loss of the last user.
     pub last_loss: f64,
 }
 

@@ -1,4 +1,4 @@
-//! One next-word prediction, as a keyboard asks for it.
+//! Measures one next-word prediction, as a keyboard requests it.
 //!
 //! Sentences of the model's own words are typed letter by letter. After a space the model reads the word that was finished
 //! and all entries of the vocabulary are weighed; after a letter the words that still fit are looked through. Nothing else
@@ -27,7 +27,7 @@ use crate::{BenchError, at_least_one, clock::peak_mb};
 /// Words of a sentence.
 const SENTENCE: u32 = 12;
 
-/// What predicts, and how often.
+/// The parameters of the benchmark: model and number of predictions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prediction {
     /// A preset, with its first parameters, or the folder of a trained model.
@@ -36,7 +36,7 @@ pub struct Prediction {
     pub words: u32,
 }
 
-/// What it took. Times are of the clock.
+/// The measured results, in wall-clock time.
 #[derive(Debug, Clone, Serialize)]
 pub struct PredictionTook {
     /// The model.

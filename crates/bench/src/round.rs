@@ -1,4 +1,4 @@
-//! What a round costs beside the users' training, and what a second thread costs.
+//! Measures the overhead of a round over the users' training, and what a second thread costs.
 //!
 //! The whole loop runs in a folder of its own, ledger and all, on users of the synthetic crowd. Then each user of a round is
 //! read, trained by the trainer alone, and does a whole part of the round, in turn, so that a machine that becomes slower
@@ -36,7 +36,7 @@ const SETTINGS: &str = include_str!("round.toml");
 /// The seed of the simulation.
 const SEED: u64 = 1;
 
-/// What rounds are run.
+/// The parameters of the benchmark: the rounds to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rounds {
     /// The model: a preset.
@@ -51,7 +51,7 @@ pub struct Rounds {
     pub set: Vec<String>,
 }
 
-/// What they took.
+/// The measured results.
 #[derive(Debug, Clone, Serialize)]
 pub struct RoundsTook {
     /// The model.

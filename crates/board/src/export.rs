@@ -1,4 +1,4 @@
-//! The page and its data as a folder that opens without a server: for a colleague, an archive, or a static web server.
+//! Exports the page and its data as a folder that opens without a server: for a colleague, an archive, or a static web server.
 //!
 //! Browsers do not let a file fetch other files, so the data is a script. It holds what the page shows and no more: no exact numbers of runs
 //! with secret noise, and no paths of this machine.

@@ -1,4 +1,4 @@
-//! Which folders are runs: those that were named, and those within them.
+//! Finds the folders that are runs: those named by the user, and those inside them.
 
 use std::{
     collections::BTreeSet,

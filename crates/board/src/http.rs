@@ -1,4 +1,4 @@
-//! The page, a small JSON API and server-sent events.
+//! Serves the page, a small JSON API and server-sent events.
 //!
 //! | request          | answer                                                        |
 //! |------------------|---------------------------------------------------------------|
@@ -131,7 +131,7 @@ struct Events {
 
 impl Events {
     fn of(board: Board) -> Self {
-        // One at a time: whoever takes them slowly is told less often, and never less.
+        // One at a time: a slow client gets fewer events, but misses no change.
         let (sender, coming) = mpsc::channel(1);
         tokio::spawn(tell(board, sender));
         Self { coming }

@@ -2,12 +2,12 @@
 //!
 //! | module      | what it is                                                                       |
 //! |-------------|----------------------------------------------------------------------------------|
-//! | `folders`   | which folders are runs                                                           |
-//! | [`watch`]   | looks at their files again and again, and reads those that changed               |
-//! | [`listing`] | all runs as the page has them, with what changed since when                      |
+//! | `folders`   | finds the folders that are runs                                                  |
+//! | [`watch`]   | polls their files, and reads those that changed                                  |
+//! | [`listing`] | all runs as the page shows them, with what changed                               |
 //! | [`http`]    | the page, a small JSON API and server-sent events, as an `axum` router           |
-//! | [`web`]     | the files of the page (`web/`), within the program                               |
-//! | [`export`]  | the page and its data as a folder, which opens without a server                  |
+//! | [`web`]     | the files of the page (`web/`), embedded in the program                          |
+//! | [`export`]  | exports the page and its data as a folder that opens without a server            |
 //!
 //! What may be shown of a run is decided by [`report::board`] and by what runs keep ([`federated::run::Kept`]); nothing is decided
 //! here. Who listens, where and with which limits is the caller's: the command line takes the crate `listen`.

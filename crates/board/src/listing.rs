@@ -1,4 +1,4 @@
-//! All runs as the page shows them, and what has changed since when.
+//! All runs as the page shows them, with what changed since a given version.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -127,7 +127,7 @@ impl Default for Board {
 }
 
 impl Board {
-    /// All runs now.
+    /// The current list of runs.
     #[must_use]
     pub fn now(&self) -> Listing {
         self.listing.borrow().clone()
@@ -149,7 +149,7 @@ impl Board {
         self.listing.subscribe()
     }
 
-    /// Whoever waits for changes is sent away.
+    /// Ends all waits for changes.
     pub fn end(&self) {
         self.listing.send_modify(|listing| listing.over = true);
     }

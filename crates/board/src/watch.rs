@@ -1,4 +1,4 @@
-//! Checks the files of runs regularly, and reads those that changed.
+//! Polls the files of runs, and reads those that changed.
 //!
 //! Checking costs a few system calls per run. Reading verifies the whole ledger, so a run is only read when one of its logs has changed, and
 //! for at most a tenth of the time. The logs of a run with secret noise only grow with evaluations, so its rounds are not shown as they

@@ -1,4 +1,4 @@
-//! The files of the page, within the program. They lie in `web/` at the root of the project, without a build step.
+//! The page's static files (`web/` at the root of the project), embedded in the program without a build step.
 
 /// A file of the page.
 #[derive(Debug, Clone, Copy)]
@@ -7,7 +7,7 @@ pub struct Asset {
     pub path: &'static str,
     /// What browsers are told that it is.
     pub kind: &'static str,
-    /// What is in it.
+    /// The contents of the file.
     pub bytes: &'static [u8],
 }
 
@@ -37,7 +37,7 @@ pub static ASSETS: [Asset; 10] = [
     asset!("uplot/LICENSE", "text/plain; charset=utf-8"),
 ];
 
-/// What browsers let the page do: run and show what lies beside it, and ask its own server.
+/// What browsers let the page do: load files from its own folder, and send requests to its own server.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'";
 

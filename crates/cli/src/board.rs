@@ -1,4 +1,4 @@
-//! `keyhush board`: a page of all runs, live while they train, or a copy of it.
+//! `keyhush board`: serves a page of all runs, live while they train, or exports a copy of it.
 
 use std::{io::Write, net::Ipv4Addr, path::PathBuf, time::Duration};
 

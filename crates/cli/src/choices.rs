@@ -1,4 +1,4 @@
-//! Flags whose values are those of a registry: what a library knows by name can be said, and help lists it.
+//! Flags whose values come from a registry, so that help lists every name that the library knows.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 

@@ -1,4 +1,4 @@
-//! Tables for people, at the terminal.
+//! Aligned tables for the terminal.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ pub(crate) enum Align {
     Left,
     /// The first to the left, the others to the right: a name and numbers.
     Numbers,
-    /// All to the right.
+    /// Right-aligned.
     Right,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct CompareArgs {
     json: bool,
 }
 
-/// Where a run ended.
+/// The last values of a run.
 #[derive(Serialize)]
 struct Compared<'a> {
     run: &'a str,

@@ -97,7 +97,7 @@ pub(crate) struct DeviceArgs {
     /// Hours to wait after sending a report, for any task; a task may require more
     #[arg(long, value_name = "HOURS", default_value_t = 0.0, allow_negative_numbers = true)]
     timer_hours: f64,
-    /// Take part only while this file contains "yes"; to be written by whatever knows that the device is idle, charging and on an unmetered network
+    /// Take part only while this file contains "yes"; another program writes it when the device is idle, charging and on an unmetered network
     #[arg(long, value_name = "FILE", conflicts_with = "eligible_command")]
     eligible_file: Option<PathBuf>,
     /// Take part only while this command exits with 0
@@ -120,7 +120,7 @@ pub(crate) struct DeviceArgs {
     json: bool,
 }
 
-/// How made-up devices behave.
+/// How simulated devices behave.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum BehaviourName {
     /// Always available
@@ -132,7 +132,7 @@ pub(crate) enum BehaviourName {
 /// A day, in seconds.
 pub(crate) const DAY_S: f64 = 86_400.0;
 
-/// A day of made-up devices, which can be short.
+/// A day of simulated devices, which can be short.
 pub(crate) fn day_s(day_s: f64) -> anyhow::Result<f64> {
     if (1.0..=1e9).contains(&day_s) {
         return Ok(day_s);

@@ -1,4 +1,4 @@
-//! Which engines this program has: who computes what users learn. A crate that brings one has a line here.
+//! The engines built into this program, which compute users' updates. A crate that provides one has a line here.
 
 use federated::engine::{EngineKind, Precision, THREADS};
 

@@ -1,4 +1,4 @@
-//! `keyhush eval`: how well a model predicts.
+//! `keyhush eval`: measures how well a model predicts.
 
 use std::{
     io::Write,
@@ -68,7 +68,7 @@ impl From<PartName> for Part {
     }
 }
 
-/// What is printed.
+/// The JSON output.
 #[derive(Serialize)]
 struct Answer {
     sets: Vec<Set>,

@@ -1,4 +1,4 @@
-//! `keyhush experiment`: the papers' tables and figures, run here, beside what was printed.
+//! `keyhush experiment`: reproduces the papers' tables and figures, next to the printed numbers.
 
 use std::{io::Write, path::PathBuf};
 

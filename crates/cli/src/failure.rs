@@ -1,4 +1,4 @@
-//! How errors reach the person at the terminal.
+//! Turns errors into messages at the terminal.
 
 use std::process::ExitCode;
 

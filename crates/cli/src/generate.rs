@@ -11,13 +11,13 @@ use clap_complete::Shell;
 pub(crate) enum What {
     /// Write the man pages, one for each command.
     Man {
-        /// The folder they go to; made if it is not there
+        /// Folder to write to; created if it does not exist
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
     /// Print a completion script for a shell.
     Completions {
-        /// The shell
+        /// Shell to complete for
         shell: Shell,
     },
 }

@@ -1,4 +1,4 @@
-//! `keyhush init`: settings to begin with, every key explained.
+//! `keyhush init`: writes a settings file to start from, with every key explained.
 
 use std::{io::Write, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! Which vector code the commands use: `KEYHUSH_KERNELS`.
+//! Selects the vector instructions that commands use: `KEYHUSH_KERNELS`.
 
 use lm::kernels::KernelPath;
 

@@ -1,4 +1,4 @@
-//! The `keyhush` command: parses, wires, reports. What it computes lives in the libraries.
+//! The `keyhush` command: parses arguments, calls the libraries and prints the results.
 //!
 //! Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is this crate's job
@@ -101,7 +101,7 @@ enum Command {
     Predict(predict::PredictArgs),
     /// Train an n-gram model on public text, the baseline of the papers.
     Ngram(ngram::NgramArgs),
-    /// Man pages, and completion scripts for shells.
+    /// Write man pages or shell completion scripts.
     #[command(subcommand)]
     Generate(generate::What),
 }

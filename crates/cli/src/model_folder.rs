@@ -1,4 +1,4 @@
-//! Model folders and text files that the user named: what `eval`, `predict` and `ngram` share.
+//! Opens model folders and text files named by the user, for `eval`, `predict` and `ngram`.
 
 use std::path::Path;
 

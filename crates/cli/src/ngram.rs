@@ -38,7 +38,7 @@ pub(crate) struct NgramArgs {
     json: bool,
 }
 
-/// What is printed.
+/// The JSON output.
 #[derive(Serialize)]
 struct Counted {
     sequences: usize,

@@ -1,4 +1,4 @@
-//! The time that is left, in words, for progress bars and progress lines.
+//! Formats the remaining time for progress bars and progress lines.
 
 use std::{fmt::Write, time::Duration};
 

@@ -1,4 +1,4 @@
-//! `keyhush serve`: a server and its tasks, for real devices.
+//! `keyhush serve`: runs a server and its tasks for real devices.
 
 use std::{
     io::IsTerminal,
@@ -88,8 +88,8 @@ pub(crate) struct ServeArgs {
     /// client to the header, or replace the header
     #[arg(long, value_name = "ADDRESS[/BITS]")]
     trusted_proxy: Vec<Network>,
-    /// Let web pages of this origin speak to the server (CORS), a scheme and a host as browsers send them: for devices that run in a browser. May be given several
-    /// times; without it browsers let no page do so
+    /// Allow requests from web pages of this origin (CORS), for devices that run in a browser: scheme and host, as browsers send them. May be
+    /// repeated; without it no page is allowed
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<Origin>,
     /// Override a setting of every task, such as rounds=10
@@ -98,7 +98,7 @@ pub(crate) struct ServeArgs {
     /// Exit when all tasks are finished, instead of telling devices that there is nothing to do
     #[arg(long)]
     until_done: bool,
-    /// Shortest time, in seconds, after which a device is told to come back
+    /// Shortest time, in seconds, that a device is told to stay away
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, allow_negative_numbers = true)]
     least_pause: f64,
     #[command(flatten)]
@@ -146,8 +146,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whoever asks a server to stop has it gone in five seconds. Where a step takes longer, such as the noise of a large model, or a disk that
-/// does not answer, the program ends in its midst: what is durable is so, as after a crash, and the rest is done again.
+/// A server that is asked to stop exits within five seconds. If a step takes longer, such as the noise of a large model, or a disk that
+/// does not answer, the program exits anyway: what is durable stays, as after a crash, and the rest is done again.
 fn end_in_time(stop: &'static Stop) -> anyhow::Result<()> {
     let watch = move || {
         while !stop.is_asked() {
@@ -273,7 +273,7 @@ fn token(args: &ServeArgs) -> anyhow::Result<Option<PathBuf>> {
     }
 }
 
-/// What a device needs to come, where the server made some of it by itself: a line for whoever starts devices.
+/// The command to connect a device, if the server generated its certificate or token.
 fn welcome(
     args: &ServeArgs,
     certificate: &Certificate<'_>,

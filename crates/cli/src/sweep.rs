@@ -1,4 +1,4 @@
-//! `keyhush sweep`: every combination of some settings, each with several seeds.
+//! `keyhush sweep`: trains every combination of some settings, each with several seeds.
 
 use std::{io::Write, path::PathBuf, time::Duration};
 
@@ -102,7 +102,7 @@ fn design(args: &SweepArgs) -> anyhow::Result<Design> {
     Ok(design)
 }
 
-/// Whoever interrupts one run wants to resume the whole sweep.
+/// An interrupted run of a sweep is resumed by resuming the sweep.
 pub(crate) fn stopped(error: ExperimentError, again: &str) -> anyhow::Error {
     match error {
         ExperimentError::Stopped { .. } => Interrupted(format!("{error}; {again}")).into(),

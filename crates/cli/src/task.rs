@@ -1,4 +1,4 @@
-//! `keyhush task`: the tasks of a server, listed, paused, resumed and stopped from its own machine.
+//! `keyhush task`: lists, pauses, resumes and stops the tasks of a server, from its own machine.
 
 use std::{
     path::{Path, PathBuf},
@@ -29,7 +29,7 @@ pub(crate) enum Command {
     Pause(One),
     /// Resume a paused task.
     Resume(One),
-    /// Stop a task for good: close its ledger, destroy its keys, keep its last released model.
+    /// Stop a task permanently: close its ledger, destroy its keys, keep its last released model.
     Stop(One),
 }
 

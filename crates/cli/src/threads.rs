@@ -1,4 +1,4 @@
-//! How many threads a command uses, as `--threads` says it.
+//! The number of threads a command uses (`--threads`).
 
 /// More threads than any machine has cores; each has memory of its own for a model.
 const MOST: usize = 1024;

@@ -245,7 +245,7 @@ fn p21_a_run_goes_on_with_its_store_or_says_why_not() {
     let counted = toy.refused(&["train", "--resume", "b", "--data-changed", "somebody asked to be erased", "--quiet"]);
     assert!(counted.contains("limits of this plan cannot be enforced"), "{counted}");
     let empty = toy.failed(&["train", "--resume", "a", "--data-changed", " ", "--quiet"]);
-    assert!(empty.contains("must be said in words"), "{empty}");
+    assert!(empty.contains("must be described in words"), "{empty}");
     toy.ok(&["train", "--resume", "a", "--data-changed", "somebody asked to be erased", "--quiet"]);
     let ledger = toy.read("a/ledger.jsonl");
     assert_eq!(ledger.matches("somebody asked to be erased").count(), 1, "recorded once");

@@ -1,4 +1,4 @@
-//! The engine that rank 0 holds, and what the other ranks do.
+//! The engine on rank 0, and the loop of the other ranks.
 
 use std::num::NonZeroUsize;
 
@@ -78,7 +78,7 @@ impl Engine for MpiEngine<'_> {
 }
 
 impl Ranks {
-    /// What every rank but 0 does: trains its share of the users of rank 0 until the run has ended. What goes wrong, here
+    /// The loop of every rank but 0: trains its share of the users of rank 0 until the run has ended. What goes wrong, here
     /// or elsewhere, rank 0 hears and says.
     pub fn serve(&self, engine: &mut dyn Engine, population: &dyn Population, facts: &Facts<'_>) {
         loop {

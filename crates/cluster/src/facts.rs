@@ -1,10 +1,10 @@
-//! What must be the same on every rank for the results not to depend on who trains whom: compared before the first round.
+//! Facts that must be equal on all ranks, so that results do not depend on which rank trains whom; compared before the first round.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// What a rank is about to do.
+/// The facts of a rank that must match those of all others.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// What decides the last digits of what it computes: the instructions of its processor, or its engine, precision and chunk

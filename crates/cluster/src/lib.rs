@@ -10,16 +10,16 @@
 //! round, which comes by broadcast. The bytes are the same, since an all-reduce is a reduce and a broadcast, and no other
 //! rank sees the sum before it has its noise.
 //!
-//! A rank is a process. With `--map-by ppr:1:node --bind-to none` there is one a machine, whose threads use all of it; by
-//! default `mpirun` starts one a core, each on a core of its own. The results are the same. Waiting ranks sleep. Ctrl-C
+//! A rank is a process. With `--map-by ppr:1:node --bind-to none` there is one per machine, whose threads use all of it; by
+//! default `mpirun` starts one per core, each on its own core. The results are the same. Waiting ranks sleep. Ctrl-C
 //! makes `mpirun` kill all ranks; the run can be resumed as after any other kill.
 //!
 //! | module    | what it is                                                                                 |
 //! |-----------|--------------------------------------------------------------------------------------------|
-//! | `ranks`   | the processes and what they do together                                                    |
-//! | `message` | what rank 0 tells the others                                                               |
-//! | `facts`   | what must be the same on every rank                                                        |
-//! | `engine`  | the engine that rank 0 holds, and what the other ranks do                                  |
+//! | `ranks`   | the MPI processes and their collective operations                                          |
+//! | `message` | the messages of rank 0 to the others                                                       |
+//! | `facts`   | facts that must be equal on all ranks                                                      |
+//! | `engine`  | the engine on rank 0, and the loop of the other ranks                                      |
 //!
 //! Without the feature `mpi` there is nothing here but [`started_by_mpi`]: a program that cannot talk to the other ranks
 //! must not run beside them.

@@ -1,4 +1,4 @@
-//! What rank 0 tells the others: whom to train on what, or that there is no more.
+//! The messages of rank 0 to the other ranks: which users to train on which model, or that the run has ended.
 //!
 //! Settings travel as text, which is read back to the bit and checked again on the way in; vectors travel as they are.
 

@@ -1,7 +1,7 @@
-//! The processes of a job, and what they do together. All calls of MPI are here.
+//! The processes of an MPI job and their collective operations. All MPI calls are here.
 //!
-//! No rank waits for one that will not come. A rank that cannot go on says so where the others wait for it; one that leaves
-//! early goes on answering until rank 0 has heard of it; rank 0 tells the others when it leaves; a panic ends the job.
+//! No rank waits for one that will not come. A rank that cannot continue says so where the others wait for it; one that leaves
+//! early keeps answering until rank 0 has heard of it; rank 0 tells the others when it leaves; a panic ends the job.
 
 use std::{cell::Cell, fmt::Display, time::Duration};
 
@@ -68,7 +68,7 @@ impl Ranks {
         self.world.rank() as usize
     }
 
-    /// How many there are.
+    /// The number of ranks.
     #[must_use]
     pub fn size(&self) -> usize {
         self.world.size() as usize
@@ -131,7 +131,7 @@ impl Ranks {
         }
     }
 
-    /// Waits for all ranks and goes on only if nothing failed on any; otherwise every rank learns what the first failure
+    /// Waits for all ranks and continues only if nothing failed on any; otherwise every rank learns what the first failure
     /// was.
     pub(crate) fn settle<T>(&self, outcome: Result<T, impl Display>) -> Result<T, EngineError> {
         let (done, problem) = match outcome {

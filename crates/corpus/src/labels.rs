@@ -1,4 +1,4 @@
-//! What posts are about: names of labels, as the tags of questions are, and the ids of a post's own.
+//! Labels of posts, such as the tags of questions: names and ids.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ pub enum LabelsError {
     /// More than ids can tell apart.
     #[error("there are {got} labels; at most {MOST_LABELS} are supported")]
     TooMany {
-        /// How many there are.
+        /// The number found.
         got: usize,
     },
     /// A label without a name.
@@ -68,7 +68,7 @@ impl Labels {
         &self.0.names
     }
 
-    /// How many there are.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.names.len()

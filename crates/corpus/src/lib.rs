@@ -1,16 +1,16 @@
-//! Who typed what: import, a memory-mapped store by user, a synthetic crowd.
+//! Text by user: import, a memory-mapped store, synthetic users.
 //!
 //! | module      | what it is                                              |
 //! |-------------|---------------------------------------------------------|
-//! | [`import`]  | files of posts to a store, grouped by user              |
-//! | [`store`]   | everybody's tokens in one immutable, memory-mapped file |
-//! | [`synth`]   | a synthetic crowd, any user of it on demand             |
-//! | [`origin`]  | where a vocabulary came from, and the file that says so |
-//! | [`text`]    | text as it lies about: plain, compressed, on standard input |
-//! | [`words`]   | vocabularies of lists, public text and users' text      |
-//! | [`partial`] | a file that gets its name when it is whole              |
-//! | `labels`    | names of what posts are about                           |
-//! | `progress`  | how far an import is, or a crowd that is written        |
+//! | [`import`]  | turns files of posts into a store, grouped by user      |
+//! | [`store`]   | all users' tokens in one immutable, memory-mapped file  |
+//! | [`synth`]   | synthetic users, generated on demand                    |
+//! | [`origin`]  | records where a vocabulary came from                    |
+//! | [`text`]    | text input: plain, compressed, or standard input            |
+//! | [`words`]   | vocabularies from lists, public text and users' text    |
+//! | [`partial`] | a file that gets its name when it is complete           |
+//! | `labels`    | labels of posts                                         |
+//! | `progress`  | progress reports of long work                           |
 
 pub mod import;
 mod labels;

@@ -1,4 +1,4 @@
-//! Where a vocabulary came from, and the file that says so.
+//! Records where a vocabulary came from, in a file next to it.
 //!
 //! Which words are in a vocabulary tells something about the text it was counted from. Lists and texts that are public tell
 //! nothing about the users; a vocabulary counted from the users' own text is a release without privacy, and carries that
@@ -64,7 +64,7 @@ pub(crate) fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// What tells vocabularies apart: a hash of the rules and of every entry in its order.
+/// The fingerprint of a vocabulary: a hash of the rules and of every entry in order.
 #[must_use]
 pub fn fingerprint(rules: Rules, vocabulary: &Vocabulary) -> String {
     let hash = Sha256::new().chain_update(b"keyhush vocabulary 1\0").chain_update(rules.name());
@@ -78,7 +78,7 @@ fn short_hex(hash: Sha256) -> String {
     format!("{:016x}", u64::from_be_bytes(first))
 }
 
-/// Where the words of a vocabulary came from.
+/// The origin of a vocabulary's words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Origin {
@@ -115,7 +115,7 @@ impl Origin {
         Self::UsersNonPrivately { name: names.join(", ") }
     }
 
-    /// What must stand in the ledger of every run that uses the vocabulary, if anything.
+    /// The event without privacy that every run with this vocabulary must record, if any.
     #[must_use]
     pub fn non_private_event(&self) -> Option<String> {
         self.own_text()
@@ -157,7 +157,7 @@ pub struct KnownVocabulary {
     pub vocabulary: Vocabulary,
     /// The rules by which text becomes tokens.
     pub rules: Rules,
-    /// Where it came from.
+    /// The origin of the vocabulary.
     pub origin: Origin,
 }
 
@@ -189,9 +189,9 @@ pub enum NotPublicError {
     /// Its words are not as the model reads them.
     #[error("its words follow the rules {its}, but this model uses {model}")]
     Rules {
-        /// Of the file.
+        /// The tokenizer rules of the vocabulary file.
         its: Rules,
-        /// Of the model.
+        /// The model's tokenizer rules.
         model: Rules,
     },
     /// It was counted in users' text.
@@ -244,7 +244,7 @@ impl KnownVocabulary {
         Ok(Self { vocabulary, rules: Rules::Characters1, origin: Origin::BuiltIn })
     }
 
-    /// What tells it apart from others.
+    /// The fingerprint of the vocabulary.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         fingerprint(self.rules, &self.vocabulary)

@@ -1,4 +1,4 @@
-//! A file that gets its name when it is whole.
+//! Writes a file under a temporary name, and renames it when it is complete.
 //!
 //! It is written under another name in the same folder, locked for as long as its writer lives, and renamed at the end. A
 //! writer that was killed leaves such a file behind; the next one in the same folder finds it without a lock and removes it.

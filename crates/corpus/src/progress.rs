@@ -1,22 +1,22 @@
-//! How far work on many files or users is: what an import tells, and a crowd that is written.
+//! Progress reports of work on many files or users: imports, and synthetic crowds that are written.
 
-/// How far an import is.
+/// The progress of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// Files are read.
     Reading {
         /// Bytes read from disk, or users made.
         done: u64,
-        /// Of how many.
+        /// The total number.
         total: u64,
         /// Lines that could not be read, so far.
         bad: u64,
     },
-    /// Users are put together.
+    /// Users are grouped.
     Grouping {
         /// Spill files done.
         done: u64,
-        /// Of how many.
+        /// The total number.
         total: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! Text as it lies about: plain or compressed (`.gz`, `.zst`), with or without a byte order mark, in a file or on standard input.
+//! Reads text input: plain or compressed (`.gz`, `.zst`), with or without a byte order mark, from a file or standard input.
 //!
 //! Everything that reads text reads it here, so that what one command reads every command does.
 

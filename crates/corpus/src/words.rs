@@ -1,4 +1,4 @@
-//! Vocabularies: the words of a public list, of public text, or of the users' own text, which is a release without privacy.
+//! Makes vocabularies: from a public list, from public text, or from the users' own text, which is a release without privacy.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub struct Texts {
     pub text_key: Option<String>,
 }
 
-/// Where words come from.
+/// The source of a vocabulary's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Words {
     /// A public list, one word a line with the most frequent first.
@@ -41,7 +41,7 @@ pub enum Words {
     Users(Texts),
 }
 
-/// What was noticed on the way.
+/// Warnings about a vocabulary.
 #[derive(Debug, Clone, Default)]
 pub struct Noticed {
     /// Signs that were added to a list which had not got them.
@@ -60,7 +60,7 @@ pub enum WordsError {
     List {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// Words that make no vocabulary.
@@ -75,7 +75,7 @@ pub enum WordsError {
 }
 
 impl Words {
-    /// The vocabulary of so many entries, which says where it came from. `progress` says whether to go on.
+    /// The vocabulary of so many entries, which says where it came from. `progress` returns whether to continue.
     ///
     /// # Errors
     /// When something cannot be read, or there are too few words.

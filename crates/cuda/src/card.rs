@@ -90,7 +90,7 @@ pub(crate) struct Memory<T> {
 }
 
 impl<T> Memory<T> {
-    /// Where it begins.
+    /// The address of its first element.
     pub(crate) const fn address(&self) -> Address {
         self.address
     }
@@ -105,7 +105,7 @@ impl<T> Memory<T> {
 pub(crate) struct Pinned<T>(PinnedHostSlice<T>);
 
 impl Pinned<f32> {
-    /// Takes these values, which workers copy. Whoever calls has waited for the cards that read the earlier ones: nothing here does, since
+    /// Takes these values, which workers copy. The caller has waited for the cards that read the earlier ones: nothing here does, since
     /// the events that it would take are off.
     pub(crate) fn fill(&mut self, values: &[f32], workers: &dyn Workers) -> Result<(), CudaError> {
         let own = self.0.as_mut_slice().map_err(failed("waiting for the card"))?;

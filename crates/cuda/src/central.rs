@@ -1,4 +1,4 @@
-//! One model that learns public text on the card: the network of a chunk with one user, whose weights stay where they are.
+//! Central training of one model on public text on the GPU: the network of a chunk with one user, whose weights stay on the card.
 //!
 //! Some batches go up at a time, and a step is one graph. What is carried from batch to batch stays on the card too; it is brought
 //! down and put back as `lm::model::fast` has it, so that a checkpoint of one trainer is one of any. Steps can be kept within a bound.
@@ -198,7 +198,7 @@ impl CardTrainer {
         let Self { card, network, .. } = self;
         for [cells, states] in network.carried() {
             for ((memory, width), units) in [cells, states].into_iter().zip(units) {
-                // A GRU has no cells: they are zero for whoever asks.
+                // A GRU has no cells: they read as zero.
                 let is_there = memory.len() > 1;
                 let (start, mut block) = (unroll * rows * width, vec![0.0; rows * width]);
                 if is_there {

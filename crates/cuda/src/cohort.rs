@@ -1,4 +1,4 @@
-//! Whom a card trains: their text, read by all threads, and read ahead while the card is busy with others.
+//! The users a card trains: their text, read on all threads, and ahead of time while the card trains others.
 
 use device::{
     finetune::Rehearsal,

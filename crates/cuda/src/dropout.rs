@@ -1,4 +1,4 @@
-//! Units that are left out of a step, drawn on the card: the masks of `lm::model::dropout`, word for word, for one model that learns.
+//! Dropout masks drawn on the card, identical to those of `lm::model::dropout`, for central training.
 
 use lm::model::dropout::{FactorRule, MaskDrawer, MaskPlace};
 

@@ -1,4 +1,4 @@
-//! From trained weights to integers and their sum, on the card: clip, round, check, add.
+//! Encodes trained weights on the card: clip, round, check, and add up integers.
 //!
 //! The arithmetic is that of `privacy::stages` and `privacy::encoding`, coordinate by coordinate; only the order in which squares are
 //! added up is another, which the bound on the norm allows for. Stochastic rounding draws the words of each user's own stream. A user
@@ -83,7 +83,7 @@ struct Parts {
     /// Tiles as `(start, len, part)`.
     tiles: Memory<u32>,
     count: usize,
-    /// Where each part ends.
+    /// The end of each segment.
     ends: Memory<u32>,
     lengths: Memory<f64>,
     bounds: Memory<f64>,
@@ -123,7 +123,7 @@ impl Parts {
 /// What the card found out about a user.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Found {
-    /// The squared norm of the difference; not finite where training ran away.
+    /// The squared norm of the difference; not finite where training diverged.
     pub(crate) norm_squared: f64,
     /// The exact squared norm of the integers, where they keep every bound and are in the sum.
     pub(crate) accepted: Option<u64>,
@@ -272,7 +272,7 @@ impl Encoder {
         card.launch(&self.kernels.factors, Grid::blocks(self.shape.users, 1, 256), &args)
     }
 
-    /// Greedy clipping: brings every difference within its bound, in the midst of training.
+    /// Greedy clipping: brings every difference within its bound, during training.
     pub(crate) fn project(&self, card: &Card, network: &Network) -> Result<(), CudaError> {
         self.measure(card, network)?;
         let parts = self.parts()?;

@@ -1,4 +1,4 @@
-//! The engine: users in chunks, sums out.
+//! The GPU engine: takes users in chunks and returns integer sums.
 //!
 //! A cohort is read on all threads, sorted by how much there is to learn from, and cut into chunks of one size, the last of them filled
 //! up with nobody; the users of a chunk are trained in lanes, side by side. While the card trains a chunk, the host prepares the next
@@ -344,7 +344,7 @@ impl<'a> CardEngine<'a> {
         parts(chunk).map(|part| self.schedule(rate, part, key)).collect()
     }
 
-    /// Reads those who will be asked for next, while the card is at work. They are a hint: whoever cannot be read, and comes, fails the
+    /// Reads those who will be asked for next, while the card is at work. This is a hint: a user who cannot be read, and is trained, fails the
     /// round that they come to, and not this one.
     fn read_ahead(&mut self, population: &dyn Population, rate: f32) {
         self.ahead = self.next.take().and_then(|numbers| self.ahead_of(population, numbers, rate).ok());
@@ -357,7 +357,7 @@ impl<'a> CardEngine<'a> {
         Ok(Ahead::new(population, numbers, self.reading.local.algorithm, users, schedules))
     }
 
-    /// Sets the card to work on a chunk; it goes on by itself. Schedules that are not ready are made, each while the lanes before it
+    /// Sets the card to work on a chunk; it continues by itself. Schedules that are not ready are made, each while the lanes before it
     /// are at work.
     fn launch(
         &mut self,

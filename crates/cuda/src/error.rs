@@ -1,4 +1,4 @@
-//! What can go wrong on the card.
+//! Errors of the card and of CUDA.
 
 use federated::engine::EngineError;
 use privacy::workers::Undone;
@@ -26,7 +26,7 @@ pub enum CudaError {
     /// A call failed.
     #[error("CUDA failed in {what}: {problem}")]
     Call {
-        /// What was asked for.
+        /// What was requested.
         what: &'static str,
         /// What the driver or the library said.
         problem: String,
@@ -34,7 +34,7 @@ pub enum CudaError {
     /// A kernel does not compile.
     #[error("the kernels of {what} do not compile for this GPU: {log}")]
     Source {
-        /// Which file.
+        /// The source file.
         what: &'static str,
         /// What the compiler said.
         log: String,
@@ -50,11 +50,11 @@ pub enum CudaError {
         "the GPU has {free_mib} MiB free, but {users} users of this model need {needed_mib} MiB; use a smaller chunk or model"
     )]
     Memory {
-        /// What there is.
+        /// Free memory, in MiB.
         free_mib: u64,
-        /// What is needed.
+        /// Memory needed, in MiB.
         needed_mib: u64,
-        /// For how many users.
+        /// The number of users per chunk.
         users: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Users' parts of an evaluation: counted on the card, clipped and encoded by the code that devices run.
+//! Users' contributions to an evaluation: counted on the card, clipped and encoded by the code that devices run.
 
 use std::{
     sync::{

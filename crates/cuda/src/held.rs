@@ -1,4 +1,4 @@
-//! What the card holds of people, in one list: whoever forgets a round clears it, and the test that nothing is left reads the same list.
+//! Everything the card holds of people's data, in one list: it is cleared after a round, and a test checks the same list.
 
 use crate::{
     card::{Card, Memory},

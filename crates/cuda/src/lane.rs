@@ -1,4 +1,4 @@
-//! A part of a chunk with a stream of its own.
+//! A part of a chunk, with its own CUDA stream.
 //!
 //! A step is made of kernels of two kinds: those that stream weights through the card, and the recurrence, which waits for itself token
 //! after token and leaves the memory idle. Two lanes, each with half of the users of a chunk, do the one while the other does the
@@ -27,7 +27,7 @@ pub(crate) struct Lane {
     network: Network,
     encoder: Encoder,
     greedy: bool,
-    /// One step.
+    /// The graph of one step.
     step: Option<Graph>,
 }
 
@@ -51,7 +51,7 @@ impl Lane {
         stale.map(drop)
     }
 
-    /// Sets the card to work on these users; it goes on by itself.
+    /// Sets the card to work on these users; it continues by itself.
     pub(crate) fn launch(
         &mut self,
         schedule: &Schedule,

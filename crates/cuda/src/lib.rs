@@ -4,10 +4,10 @@
 //! card, each user with weights of their own, and one local step of all of them is one CUDA graph: strided-batched products by cuBLAS
 //! and kernels of our own, which are compiled for the shape of the model when the engine is made (NVRTC). Updates never leave the card:
 //! they are clipped, rounded onto the grid and added up there, with the arithmetic of `privacy::stages` and the words of each user's own
-//! stream, and what comes down is the integer sum. Each user's integer norm is checked exactly on the card; whoever's integers do not
-//! keep their bounds at once is encoded by the host, with the code that devices run.
+//! stream, and only the integer sum is downloaded. Each user's integer norm is checked exactly on the card; a user
+//! whose integers violate a bound is encoded by the host, with the code that devices run.
 //!
-//! CUDA is loaded when an engine is made; where there is none, the engine says so and everything else runs. A chunk has one size for
+//! CUDA is loaded when an engine is created; without it, creating one is an error and everything else works. A chunk has one size for
 //! all of a run, so what a user sends depends neither on their place nor on their neighbours; the sum is an integer sum, so it is the
 //! same in any order. It is not the sum of the threads engine to the bit: products are added up in another order,
 //! or with fewer bits where that is asked for.
@@ -15,7 +15,7 @@
 //! | module      | what it is                                                                                     |
 //! |-------------|------------------------------------------------------------------------------------------------|
 //! | `engine`    | the engine: users in chunks, sums out                                                          |
-//! | `lane`      | a part of a chunk, trained beside the other                                                    |
+//! | `lane`      | a part of a chunk, with its own stream                                                         |
 //! | `network`   | one local step of a lane: the memory it needs and the calls it is made of                      |
 //! | `vocabulary`, `recurrence`, `gates` | the parts of a step that have kernels of our own                        |
 //! | `measuring` | what a model predicts of people's text                                                         |
@@ -28,8 +28,8 @@
 //! | `schedule`  | which user reads what in which step                                                            |
 //! | `shape`     | the sizes that kernels are compiled for                                                        |
 //! | `source`    | the kernels' sources, and how they are compiled                                                |
-//! | `peaks`     | what the card does at its best                                                                 |
-//! | `card`      | the card: memory, launches, products, graphs. The one module that is not safe Rust             |
+//! | `peaks`     | the card's measured peak rates                                                                 |
+//! | `card`      | the card: memory, launches, products, graphs. The only module with unsafe code                 |
 
 mod bound;
 mod card;

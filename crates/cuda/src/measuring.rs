@@ -1,4 +1,4 @@
-//! What a model predicts of people's text, counted on the card: many posts side by side through one model.
+//! Evaluates a model on the card: many posts side by side through one model.
 //!
 //! Posts are put into rows by their lengths alone, the longest first, and read a few tokens at a time with carried state; a step of
 //! all rows is one graph, always of the same size, so what is said of a token depends neither on its place nor on its neighbours. Of

@@ -1,4 +1,4 @@
-//! One local step of a chunk: the memory that it needs, and the products and kernels that it is made of.
+//! One local step of a chunk: its memory, products and kernels.
 //!
 //! The models are those of `lm::model::reference`, which has the equations; the order of the calls is its order. Every user has weights
 //! of their own, so every product is one of many, `[user][row][column]`. States have one block more than there are tokens of a

@@ -1,4 +1,4 @@
-//! What the card does at its best, measured: what times are held against.
+//! The card's measured peak rates, to compare timings with.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ const COPIED: usize = 1 << 29;
 /// How often each is done; the best counts.
 const TIMES: usize = 6;
 
-/// What the card does at its best.
+/// The card's measured peak rates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Peaks {
     /// Bytes a second of a copy on the card, read and written.

@@ -1,4 +1,4 @@
-//! Where parameters lie on the card: gates side by side, rows padded, every matrix at an aligned place.
+//! The layout of parameters on the card: gates side by side, padded rows, aligned matrices.
 //!
 //! The flat vector has a kernel for each gate; products want one for all gates, split into what meets the input and what meets the
 //! state. [`Placement::place`] says for each number of the flat vector where it lies, so models are put on the card and differences
@@ -21,7 +21,7 @@ pub(crate) struct LayerPlace {
     pub(crate) input: usize,
     /// From the state to all gates: `[shown][wide]`.
     pub(crate) state: usize,
-    /// Of all gates.
+    /// The bias of all gates.
     pub(crate) bias: usize,
     /// From units to what is shown, `[hidden][shown]`; empty where units are shown.
     pub(crate) projection: usize,

@@ -1,9 +1,9 @@
-//! Which user reads what in which step: the text of a chunk as the card takes it.
+//! Which user reads which tokens in which step: a chunk's text in the layout the card needs.
 //!
 //! A step is one batch of every user. Users have as many steps as they have batches, times the readings; who has fewer than others of
 //! the chunk comes in later, with the model of the round and a state of zeros ([`ENTERS`]), and all end together. Before that a place
 //! computes with the model of the round and learns nothing, and whatever comes of it is forgotten when the user comes in. Nobody is
-//! left computing after their last step: a model that ran away can have infinite numbers in it, zero times infinity is not a number,
+//! left computing after their last step: a model that diverged can have infinite numbers in it, zero times infinity is not a number,
 //! and then whether a user counts would depend on how long the others are at work. What is read when, with which state and at which rate, is what
 //! [`device::local`] does with one user after the other.
 
@@ -233,7 +233,7 @@ fn part<'a, T>(rest: &mut &'a mut [T], len: usize) -> &'a mut [T] {
     front
 }
 
-/// Memory that a worker needs for one user after the other. Taking it anew for each, or for each step, took most of the time: threads
+/// Memory that a worker needs for one user after the other. Allocating it for each user, or for each step, took most of the time: threads
 /// that take and give back small pieces of memory keep each other waiting.
 #[derive(Default)]
 struct Scratch {

@@ -1,4 +1,4 @@
-//! The sizes that kernels are compiled for: a model, its batches, and how many users a chunk has.
+//! The sizes that kernels are compiled for: model, batches, and users per chunk.
 
 use device::local::LocalPlan;
 use lm::{

@@ -1,4 +1,4 @@
-//! The kernels' sources, and how they are compiled: by NVRTC, when an engine is made, with the shape of its chunks as constants.
+//! The kernels' sources, compiled by NVRTC when an engine is created, with the shape of its chunks as constants.
 
 use cudarc::nvrtc::Ptx;
 use device::local::{Algorithm, LocalPlan};

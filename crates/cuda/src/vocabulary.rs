@@ -1,4 +1,4 @@
-//! The output over the whole vocabulary by kernels of our own, with half-precision operands: logits are never stored.
+//! Our kernels for the output over the whole vocabulary, with half-precision operands: logits are never stored.
 //!
 //! One pass over the table for the softmax and the gradient of the output, one that moves it: see `kernels/vocabulary.cu`. For tables
 //! and batches whose tiles fit a block; others take products of cuBLAS.

@@ -1,5 +1,5 @@
-//! What every store of a guard and every learner must do, as suites for their tests: they take one and panic where a promise is not
-//! kept. The feature `contract`, which no program turns on.
+//! Test suites that every guard store and every learner must pass; they panic where a promise is broken. Behind the feature `contract`,
+//! which no program enables.
 #![allow(clippy::missing_panics_doc, reason = "all of it is there to panic")]
 #![allow(clippy::expect_used, reason = "a test that cannot be set up must stop")]
 
@@ -8,7 +8,7 @@ mod learner;
 pub use self::learner::learner;
 use crate::guard::{Asked, Guard, GuardError, Limits, ModelDigest, Now, Store, TaskDigest, Timer, Window};
 
-/// The suite for stores, for one in which there is nothing. `make` opens the same one anew, as a restart does; there is one at a time.
+/// The suite for stores, for one in which there is nothing. `make` reopens the same one, as a restart does; there is one at a time.
 pub fn store<S: Store>(make: &dyn Fn() -> S) {
     assert_eq!(load(&mut make()), None, "it is not empty");
     a_guard_lives_in_it(make);

@@ -1,5 +1,5 @@
-//! What a device counts of a model, as a short vector that is bounded, rounded and checked as updates are; and what the noised sum of
-//! many such vectors says.
+//! Evaluation on a device: counts predictions as a short vector, bounded, rounded and checked like updates; and reads metrics from the
+//! noised sum of many such vectors.
 //!
 //! A device predicts its own text with the model, at most so many examples of it, and counts ([`Counts`]). Each number that the
 //! learner's metrics are quotients of becomes a coordinate (`Counted`), divided by what one device may count at most, so that a device
@@ -26,7 +26,7 @@ const MOST_GUESSES: f64 = 4.0;
 /// Examples of one device at most: counts of so many are exact in a coordinate.
 pub const MOST_EXAMPLES: u64 = 1 << 20;
 
-/// How much a device may count of its own text.
+/// Limits on what a device counts in an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EvaluationPlan {
@@ -67,7 +67,7 @@ const SETS: [(&str, &[Counted]); 2] = [
     ("tags", &[Counted::Targets, Counted::Hits(0), Counted::Hits(1), Counted::Hits(2)]),
 ];
 
-/// How many numbers devices count of models that are measured by this name; none where devices cannot be asked.
+/// The number of coordinates in an evaluation of models with these measures; none if devices cannot evaluate them.
 #[must_use]
 pub fn coordinates(measures: &str) -> Option<usize> {
     set(measures).map(<[Counted]>::len)
@@ -77,7 +77,7 @@ fn set(measures: &str) -> Option<&'static [Counted]> {
     SETS.iter().find(|(name, _)| *name == measures).map(|(_, counted)| *counted)
 }
 
-/// How counts become a vector, and back.
+/// Converts counts to a vector, and back.
 #[derive(Debug, Clone, Copy)]
 pub struct Counting {
     counted: &'static [Counted],
@@ -87,7 +87,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Of a learner's models; none where devices cannot be asked for its metrics, or the plan has no meaning.
+    /// The counting for a learner's models; none if devices cannot evaluate them, or the plan is not valid.
     #[must_use]
     pub fn new(learner: &dyn Learner, plan: EvaluationPlan) -> Option<Self> {
         let counted = set(learner.measures())?;
@@ -127,7 +127,7 @@ impl Counting {
         self.counted.iter().map(coordinate).collect()
     }
 
-    /// What a sum of vectors says was counted. Noise can make less than nothing of something: that is nothing.
+    /// The counts in a sum of vectors. Noise can make a count negative: it is then zero.
     #[must_use]
     pub fn counts(&self, sum: &[f64]) -> Counts {
         let mut counts = Counts::default();

@@ -1,5 +1,5 @@
-//! Fine-tuning without forgetting: what a device does so that a model that learns its owner's language keeps the general one (Popov et
-//! al. 2018, sections 2.1 and 2.2).
+//! Fine-tuning without forgetting: how a device trains on its owner's language and keeps the general one (Popov et al. 2018, sections 2.1
+//! and 2.2).
 //!
 //! | the paper                       | here                                                                                  |
 //! |---------------------------------|---------------------------------------------------------------------------------------|
@@ -24,7 +24,7 @@ use crate::learner::{
 /// The least share of somebody's own text: a device reads at most a hundred times of what was typed.
 pub const LEAST_LAMBDA: f32 = 0.01;
 
-/// How a device keeps from forgetting.
+/// How a device fine-tunes without forgetting.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FineTune {
@@ -32,7 +32,7 @@ pub enum FineTune {
     Rehearsal {
         /// The share of the owner's text in all that is read.
         lambda: f32,
-        /// What is mixed in.
+        /// The general text that is mixed in.
         general: GeneralText,
     },
     /// What the model predicts as it came counts as well as what was typed.
@@ -66,7 +66,7 @@ impl FineTune {
 pub struct GeneralText(Arc<Vec<Vec<u32>>>);
 
 impl GeneralText {
-    /// These posts; empty ones are left out.
+    /// General text of these posts; empty ones are left out.
     #[must_use]
     pub fn new(posts: impl IntoIterator<Item = Vec<u32>>) -> Self {
         Self(Arc::new(posts.into_iter().filter(|post| !post.is_empty()).collect()))

@@ -1,20 +1,19 @@
-//! What happens where the text is: a user's text becomes an update, the update is clipped and encoded. What leaves is an
-//! [`privacy::stages::Encoded`] and nothing else.
+//! The device side: trains on a user's text, clips and encodes the update. Only an [`privacy::stages::Encoded`] leaves it.
 //!
-//! The simulator trains its users with this very code, and so will a phone. There are no threads or clocks here, and files
+//! The simulator and real devices run this same code. There are no threads or clocks here, and files
 //! only behind the feature `files`.
 //!
 //! | module    | what it is                                                                    |
 //! |-----------|-------------------------------------------------------------------------------|
-//! | [`learner`] | what is learned: models, how they read examples, one step of SGD              |
-//! | [`local`] | what a user does with the model: FedAvg and FedSGD (McMahan et al. 2018)        |
+//! | [`learner`] | learners: models, how they read examples, one step of SGD                     |
+//! | [`local`] | local training: FedAvg and FedSGD (McMahan et al. 2018)                         |
 //! | [`finetune`] | how a device fine-tunes a model without forgetting (Popov et al. 2018)       |
-//! | [`evaluation`] | what a user counts of a model, as a short vector, and what a sum of them says |
-//! | [`round`] | one user's part of a round: train, weigh, clip, encode; or measure             |
-//! | [`upload`] | what of an update leaves: all of it, or a part, with what is kept for later   |
-//! | [`guard`] | what a device remembers so that it gives one input for a step, ever            |
-//! | [`protocol`] | how a device and a server speak                                             |
-//! | `contract` | what every store of a guard must do, as a suite for its tests (a feature)     |
+//! | [`evaluation`] | evaluation on a device: counts as a short vector, and what a sum of them says |
+//! | [`round`] | one user's contribution to a round: train, weight, clip, encode; or evaluate   |
+//! | [`upload`] | which part of an update is sent, and what is kept for later                   |
+//! | [`guard`] | lets a device send at most one input per step                                  |
+//! | [`protocol`] | how devices and servers communicate                                         |
+//! | `contract` | test suites for guard stores and learners (a feature)                         |
 
 #[cfg(feature = "contract")]
 pub mod contract;

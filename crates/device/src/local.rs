@@ -1,4 +1,4 @@
-//! What a user does with the model: DP-FedAvg's and DP-FedSGD's local updates (McMahan et al. 2018, Algorithm 1).
+//! Local training on a user's text: the updates of DP-FedAvg and DP-FedSGD (McMahan et al. 2018, Algorithm 1).
 //!
 //! FedAvg takes a step of SGD for every batch, for some epochs. FedSGD takes one step along the gradient of one batch, or of
 //! all batches, at the model as it came. Greedy clipping brings the difference to the start back within the bound after
@@ -15,7 +15,7 @@ use crate::{
     learner::{Learner, LearnerError, Trainer, examples::Examples},
 };
 
-/// How much a user learns from before the update leaves.
+/// The local algorithm: how many steps a user takes before the update is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Algorithm {
@@ -30,7 +30,7 @@ pub enum Algorithm {
     FedSgdAll,
 }
 
-/// What every user of a run does. Public.
+/// The plan of local training, the same for all users. Public.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LocalPlan {
@@ -61,9 +61,9 @@ pub struct LocalPlan {
 pub struct LocalPlanError {
     /// The field's name.
     pub field: &'static str,
-    /// What it may be.
+    /// The allowed range.
     pub range: &'static str,
-    /// What it is.
+    /// The refused value.
     pub got: f64,
 }
 
@@ -140,10 +140,10 @@ pub enum LocalError {
     Clip(#[from] ClipRuleError),
 }
 
-/// What local training came to. The numbers stay where the text is, but for simulations that print them as not private.
+/// The result of local training. Its numbers stay on the device, except in simulations, which print them as not private.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Learned {
-    /// What changed; not finite where training ran away, which clipping makes zero.
+    /// What changed; not finite where training diverged, which clipping makes zero.
     pub difference: Vec<f32>,
     /// Whether greedy clipping had to move anything.
     pub projected: bool,
@@ -197,7 +197,7 @@ impl LocalTrainer {
         self.plan.check()
     }
 
-    /// What the user's examples make of a model. `drawn` decides which batch FedSGD takes, and which general text is rehearsed.
+    /// Trains a model on the user's examples. `drawn` decides which batch FedSGD takes, and which general text is rehearsed.
     ///
     /// # Errors
     /// When the clip is not one of this model, or the learning rate no number above 0.
@@ -214,7 +214,7 @@ impl LocalTrainer {
     ) -> Result<Learned, LocalError> {
         check_learning_rate(rate)?;
         let Self { plan, trainer, rehearsal } = self;
-        // Whoever typed nothing rehearses nothing: their update is zero.
+        // A user who typed nothing rehearses nothing: their update is zero.
         let mixed = rehearsal.as_ref().filter(|_| !examples.is_empty()).map(|r| r.mix(examples, drawn));
         let read = mixed.as_ref().unwrap_or(examples);
         let batches = trainer.cut(read);

@@ -1,5 +1,5 @@
-//! One user's part of a round: train, weigh, clip, encode (steps 2 to 4 of the way of the data); and of an evaluation: predict, count,
-//! clip, encode.
+//! One user's contribution to a round (train, weight, clip, encode: steps 2 to 4 of the data flow) or to an evaluation (predict, count,
+//! clip, encode).
 
 use lm::{kernels::KernelPath, metrics::Counts};
 use privacy::{
@@ -16,7 +16,7 @@ use crate::{
     upload::{Rest, Upload},
 };
 
-/// What the server says to every user of a round.
+/// The task of a round, the same for every user.
 #[derive(Debug, Clone, Copy)]
 pub struct Task<'a> {
     /// The model as it is.
@@ -37,20 +37,20 @@ pub struct Task<'a> {
     pub evaluation: Option<EvaluationPlan>,
 }
 
-/// What is random in a user's part, derived from the run's key by round and user.
+/// The randomness of a user's contribution, derived from the run's key by round and user.
 pub struct Drawn {
-    /// For rounding.
+    /// Random words for rounding.
     pub rounding: RandomWords,
     /// Which batch FedSGD takes.
     pub batch: u64,
 }
 
-/// What leaves, and what a simulation may look at.
+/// A user's contribution: what is sent, and what only a simulation may see.
 #[derive(Debug)]
 pub struct Part {
-    /// What leaves.
+    /// The encoded update, which is sent.
     pub encoded: Encoded,
-    /// What must not.
+    /// Exact values, which must not leave the device.
     pub exact: Exact,
     /// What the user keeps for later rounds, where something is kept.
     pub rest: Option<Rest>,
@@ -63,7 +63,7 @@ pub struct Exact {
     pub tokens: usize,
     /// Their summed loss before learning from them.
     pub loss: f64,
-    /// The norm of the update before clipping; not a number where training ran away.
+    /// The norm of the update before clipping; not a number where training diverged.
     pub norm: f64,
 }
 
@@ -142,7 +142,7 @@ impl Worker {
         Ok(Self { trainer: LocalTrainer::new(learner, plan, kernels)? })
     }
 
-    /// One user's part. A user who typed nothing, or whose training ran away, has a part that is zero, clip bit included.
+    /// One user's part. A user who typed nothing, or whose training diverged, has a part that is zero, clip bit included.
     ///
     /// # Errors
     /// When task, plan and model do not fit together.

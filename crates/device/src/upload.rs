@@ -1,5 +1,5 @@
-//! What of an update leaves a device: all of it, the coordinates of a mask that everybody shares, or the largest (Deep Gradient
-//! Compression, Lin et al. 2017).
+//! Which part of an update a device sends: all of it, the coordinates of a shared mask, or the largest (Deep Gradient Compression, Lin et
+//! al. 2017).
 //!
 //! A device that sends a part may keep the rest for a later round. Deep Gradient Compression does, for every user:
 //!
@@ -33,10 +33,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
-/// What of an update leaves.
+/// Which part of an update is sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Upload<'a> {
-    /// All of it.
+    /// The whole update.
     #[default]
     Whole,
     /// Some of its coordinates.
@@ -61,7 +61,7 @@ pub enum Sends<'a> {
     Mask(&'a [u32]),
 }
 
-/// How the coordinates that are not sent are kept.
+/// How coordinates that are not sent are kept for later.
 #[derive(Debug, Clone, Copy)]
 pub struct Keeping<'a> {
     /// m: the momentum of what is kept; 0 for none.
@@ -72,10 +72,10 @@ pub struct Keeping<'a> {
     pub rests: &'a Rests,
 }
 
-/// What users have kept, by their numbers.
+/// The kept coordinates of users, by user number.
 pub type Rests = BTreeMap<u64, Rest>;
 
-/// What one user has kept. It is as private as their text.
+/// The kept coordinates of one user. They are as private as the text.
 #[derive(Clone, PartialEq, Default)]
 pub struct Rest {
     rest: Vec<f32>,
@@ -89,7 +89,7 @@ impl fmt::Debug for Rest {
 }
 
 impl Rest {
-    /// What was kept before; `velocity` is empty without momentum.
+    /// Coordinates kept from earlier rounds; `velocity` is empty without momentum.
     #[must_use]
     pub const fn new(rest: Vec<f32>, velocity: Vec<f32>) -> Self {
         Self { rest, velocity }
@@ -103,14 +103,14 @@ impl Rest {
 }
 
 impl<'a> Upload<'a> {
-    /// What a user has kept so far.
+    /// The coordinates a user has kept so far.
     #[must_use]
     pub fn kept_by(&self, user: u64) -> Option<&'a Rest> {
         let Self::Part(Partial { keeps: Some(keeping), .. }) = self else { return None };
         keeping.rests.get(&user)
     }
 
-    /// What is sent of a difference, and what is kept of it and of what was kept before.
+    /// Divides a difference, and what was kept before, into what is sent and what is kept.
     #[must_use]
     pub fn divide(&self, difference: Vec<f32>, before: Option<&Rest>) -> (Vec<f32>, Option<Rest>) {
         match self {
@@ -131,7 +131,7 @@ impl<'a> Upload<'a> {
 
 impl Partial<'_> {
     fn divide(&self, difference: Vec<f32>, before: Option<&Rest>) -> (Vec<f32>, Option<Rest>) {
-        // Training that ran away counts as nothing, and must not spoil what is kept.
+        // Training that diverged counts as nothing, and must not spoil what is kept.
         if !difference.iter().all(|d| d.is_finite()) {
             let length = Upload::Part(*self).length(difference.len());
             return (vec![f32::NAN; length], self.keeps.and(before.cloned()));

@@ -1,4 +1,4 @@
-//! What a store asks of a disk, and the disk of the operating system.
+//! The disk operations a store needs: a trait, and the operating system's disk.
 //!
 //! A trait, so that tests can put a disk beneath a store that forgets, on a crash, whatever was not synced.
 
@@ -18,7 +18,7 @@ pub enum How {
         /// Whether it is for its owner alone.
         private: bool,
     },
-    /// At its end.
+    /// Appends at the end.
     Append,
     /// From an offset on, keeping its length.
     At(u64),

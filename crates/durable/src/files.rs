@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all.
+//! Files that exist completely or not at all.
 
 use std::{
     fs,
@@ -14,11 +14,11 @@ use crate::disk::{Disk, DiskFile, How, OsDisk};
 #[derive(Debug, Error)]
 #[error("cannot {what} {}: {error}", path.display())]
 pub struct FileError {
-    /// What was tried.
+    /// The operation that failed.
     pub what: &'static str,
-    /// With which file.
+    /// The file's path.
     pub path: PathBuf,
-    /// What came of it.
+    /// The underlying error.
     pub error: io::Error,
 }
 
@@ -175,7 +175,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Goes on with a file, or begins it. Only whole lines that `keep` wants stay: what was being written in a crash, and
+    /// Continues with a file, or begins it. Only whole lines that `keep` wants stay: what was being written in a crash, and
     /// what will be written again, goes.
     ///
     /// # Errors
@@ -249,7 +249,7 @@ pub fn whole_lines(path: &Path) -> Result<Vec<String>, FileError> {
 mod tests {
     use super::*;
 
-    /// A line was cut within a letter that has two bytes, and whoever looked at the run was told that the file is damaged.
+    /// A line was cut within a letter that has two bytes, and readers of the run reported a damaged file.
     #[test]
     fn a_line_may_end_within_a_letter() {
         let folder = tempfile::tempdir().unwrap();

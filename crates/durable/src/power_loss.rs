@@ -1,4 +1,4 @@
-//! Power loss, simulated: a disk that keeps, of what was not synced, whatever an adversary likes.
+//! Simulated power loss: a disk that keeps any part of what was not synced, as an adversary chooses.
 //!
 //! Killing a process leaves the page cache alone, so it shows the order of writes but not that they are synced. Here a
 //! crash may lose any unsynced write, in whole or in sectors, and any unsynced change of a folder, each by itself (the model
@@ -18,7 +18,7 @@ use crate::{
     files::folder,
 };
 
-/// What is written whole or not at all, in bytes: small, so that short files tear too.
+/// The size of an atomic write, in bytes: small, so that short files tear too.
 pub const SECTOR: usize = 64;
 
 #[derive(Debug, Clone, Default)]
@@ -73,7 +73,7 @@ impl Drop for Held {
     }
 }
 
-/// What an unsynced write becomes.
+/// What happens to an unsynced write.
 #[derive(Debug, Clone, Copy)]
 pub enum Adversary {
     /// It was never written.
@@ -137,7 +137,7 @@ impl LossyDisk {
         self.state().live.keys().cloned().collect()
     }
 
-    /// What is on the platters, in files that have no name any more too.
+    /// The contents of the disk, including files that no longer have a name.
     #[must_use]
     pub fn platters(&self) -> Vec<Vec<u8>> {
         self.state().contents.iter().map(|content| content.durable.clone()).collect()

@@ -21,7 +21,7 @@ use crate::{
 #[serde(deny_unknown_fields)]
 struct Row {
     name: String,
-    /// What is computed.
+    /// The quantity to compute.
     #[serde(default)]
     value: Value,
     /// With `value = "cohort"` or `"noise_multiplier"` or `"rounds"`: what the run may cost.
@@ -50,7 +50,7 @@ struct Traffic {
     model: String,
     /// Its words, where they are not those of the name.
     words: Option<usize>,
-    /// Who sends, of a round.
+    /// The number of nodes that send in a round.
     nodes: u64,
     /// Rounds.
     rounds: u64,
@@ -144,7 +144,7 @@ pub(crate) enum Value {
     TailsAccepted,
 }
 
-/// What came of a row.
+/// The result of a row.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Computed {
     pub(crate) name: String,

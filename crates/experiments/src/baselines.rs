@@ -1,4 +1,4 @@
-//! What experiments about forgetting compare: the baselines that are no runs, and the numbers that stand in their tables.
+//! Baselines of the experiments about forgetting that are not training runs, and the numbers in their tables.
 
 use federated::numbers::four_digits;
 use serde::Deserialize;
@@ -32,12 +32,12 @@ pub(crate) enum Instead {
     },
     /// Transfer learning from the models of all users (equation 4); not private.
     Transfer {
-        /// On which text.
+        /// The text to train on.
         on: OnText,
-        /// How often text is written anew.
+        /// How often new text is generated.
         #[serde(default = "one")]
         cycles: u32,
-        /// How often it is read.
+        /// The number of epochs.
         epochs: u32,
         /// The step.
         learning_rate: f32,

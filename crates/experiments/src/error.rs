@@ -1,4 +1,4 @@
-//! What can be wrong with an experiment, and what to do about it.
+//! Errors of experiments, and what to do about them.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use federated::{config::ConfigError, engine::EngineError, model_folder::ModelFol
 use report::{ReportError, chart::ChartError};
 use thiserror::Error;
 
-/// An experiment cannot be read, or cannot go on.
+/// An experiment cannot be read, or cannot continue.
 #[derive(Debug, Error)]
 pub enum ExperimentError {
     /// The folder of the experiments.
@@ -18,15 +18,15 @@ pub enum ExperimentError {
     Folder {
         /// The folder.
         folder: PathBuf,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
     /// There is no such experiment.
     #[error("no experiment is called {name:?}; choose one of {}", known.join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The known names.
         known: Vec<String>,
     },
     /// `experiment.toml` cannot be meant.
@@ -34,7 +34,7 @@ pub enum ExperimentError {
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
     /// A row that cannot be computed.
@@ -76,7 +76,7 @@ pub enum ExperimentError {
     OfRun {
         /// Its variant and seed.
         label: String,
-        /// What is wrong with it.
+        /// The underlying error.
         error: Box<RunError>,
     },
     /// The folder of a run has another one.
@@ -88,7 +88,7 @@ pub enum ExperimentError {
     /// Somebody wanted to stop.
     #[error("interrupted in {label}; nothing is lost")]
     Stopped {
-        /// The run that was going on.
+        /// The run that was in progress.
         label: String,
     },
     /// A run left no model that was trained.

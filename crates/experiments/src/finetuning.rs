@@ -1,8 +1,8 @@
-//! Experiments about forgetting (Popov et al. 2018, Tables 1 and 2, Figure 2): every variant's last model is measured on two test sets,
-//! standard English and what users write, in perplexity and in keystrokes saved.
+//! Experiments about forgetting (Popov et al. 2018, Tables 1 and 2, Figure 2): the last model of each variant is measured on two test sets,
+//! standard English and users' text, by perplexity and keystrokes saved.
 //!
 //! Variants are runs of `keyhush train`, or one of the baselines that are none (`baselines`): n-grams, the user's on-line n-gram beside the
-//! general model, and transfer learning from an ensemble. Test sets are of people of the made-up crowd whom no run trains on.
+//! general model, and transfer learning from an ensemble. Test sets are of people of the synthetic crowd whom no run trains on.
 
 use std::{collections::BTreeMap, path::Path};
 

@@ -1,4 +1,4 @@
-//! `experiment.toml`: what a paper did, what it printed, and what must hold here.
+//! The format of `experiment.toml`: what a paper did and printed, and what must hold here.
 //!
 //! ```toml
 //! title = "Cohort size: 100 against 1250 users a round"
@@ -44,11 +44,11 @@ use crate::{
 /// The file in the folder of an experiment.
 pub(crate) const FILE: &str = "experiment.toml";
 
-/// An experiment.
+/// An experiment, as `experiment.toml` describes it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// What is compared.
+    /// The title.
     pub title: String,
     /// The paper, with its table or figure.
     pub paper: String,
@@ -58,7 +58,7 @@ pub struct Experiment {
     state: Option<State>,
     /// With `partly` and `not-reproduced`: what was not shown.
     but: Option<String>,
-    /// What is done.
+    /// Training or accounting.
     pub kind: Kind,
 
     /// Of training: the settings that all variants change, beside this file.
@@ -134,7 +134,7 @@ impl State {
     }
 }
 
-/// What is done.
+/// Training or accounting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -147,7 +147,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In a word.
+    /// A one-word name for it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -174,7 +174,7 @@ pub(crate) struct Variant {
     /// Also set where the users of a store are trained on.
     #[serde(default)]
     pub(crate) with_store: Vec<String>,
-    /// Stays with the made-up crowd where others train on the users of a store.
+    /// Stays with the synthetic crowd where others train on the users of a store.
     #[serde(default)]
     pub(crate) keeps_crowd: bool,
     /// A variant above, from whose model it starts; its cost is composed (rule P15).

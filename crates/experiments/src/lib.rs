@@ -1,4 +1,4 @@
-//! Many runs: the papers' tables and figures, run here, beside what was printed; and sweeps.
+//! Experiments and sweeps: reproduces the papers' tables and figures next to the printed numbers.
 //!
 //! An experiment is a folder with an `experiment.toml`: what a paper did and says, and what must hold here. Those that train
 //! run every variant with several seeds, each a run of `keyhush train`; those that compute ask the accountants. What came out
@@ -6,19 +6,19 @@
 //!
 //! | module       | what it is                                            |
 //! |--------------|-------------------------------------------------------|
-//! | [`runs`]     | runs one after the other, each in its folder          |
-//! | [`sweep`]    | every combination of some settings, and what is kept  |
+//! | [`runs`]     | training runs one after the other, each in its folder |
+//! | [`sweep`]    | trains all combinations of some settings, chooses one |
 //! | [`mod@format`] | `experiment.toml`                                     |
-//! | [`library`]  | where experiments are: in a folder, or built in       |
+//! | [`library`]  | finds experiments: in a folder, or built in           |
 //! | `training`   | variants, each with several seeds                     |
-//! | `baselines`  | what stands beside runs there, and which numbers      |
+//! | `baselines`  | baselines that are not runs, and their numbers        |
 //! | `finetuning` | variants and baselines, measured on two test sets     |
 //! | `accounting` | rows of a table that are computed                     |
-//! | `verdict`    | whether what must hold holds                          |
-//! | `picture`    | what is drawn                                         |
+//! | `verdict`    | checks the assertions                                 |
+//! | `picture`    | charts                                                |
 //! | `results`    | `results.json`                                        |
-//! | `readme`     | the part of a README that is written by running it    |
-//! | [`tables`]   | the papers' tables of what runs cost                  |
+//! | `readme`     | writes the generated part of a README                 |
+//! | [`tables`]   | the papers' tables of privacy costs                   |
 
 mod accounting;
 mod baselines;
@@ -54,7 +54,7 @@ use self::{
     training::Outcome,
 };
 
-/// What an experiment came to: the numbers, and the pictures of them.
+/// The findings of an experiment: its numbers and charts.
 #[derive(Debug)]
 pub struct Findings {
     /// The numbers.
@@ -66,7 +66,7 @@ pub struct Findings {
 /// Runs an experiment that trains.
 ///
 /// # Errors
-/// When the experiment cannot be run as it says, a run cannot go on, or somebody stopped it.
+/// When the experiment cannot be run as it says, a run cannot continue, or somebody stopped it.
 pub fn train(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<Findings, ExperimentError> {
     let (outcomes, notes) = training::run(job, runner)?;
     let Job { experiment, store, set, .. } = job;
@@ -124,7 +124,7 @@ pub fn compute(experiment: &Experiment) -> Result<Findings, ExperimentError> {
     Ok(Findings { results: Results { rows, expectations, ..Results::new(experiment) }, charts })
 }
 
-/// Where what came out is written.
+/// Where results are written.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// Of the numbers and pictures.
@@ -138,7 +138,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// In a folder that somebody names, with a page of its own; beside the experiment, where it has a folder; or else beside its runs.
+    /// In the given folder, with its own page; otherwise next to the experiment, if it has a folder; otherwise next to its runs.
     #[must_use]
     pub fn new(found: &Found, runs: &Path, store: bool, out: Option<&Path>) -> Self {
         let mark = if store { "results-store" } else { "results" };

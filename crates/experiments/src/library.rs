@@ -1,5 +1,4 @@
-//! Where experiments are: in a folder, as in a checkout of the repository, or in this program, which has those of the repository
-//! built in.
+//! Finds experiments: in a folder such as a checkout of the repository, or among those built into this program.
 
 use std::{
     fs,
@@ -217,7 +216,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments")
     }
 
-    /// Whoever adds an experiment, or settings that one names, adds a line to the table above.
+    /// A new experiment, or settings that one names, needs a line in the table above.
     #[test]
     fn what_is_built_in_is_what_the_repository_has() {
         let (folder, built_in) = (Library::Folder(checkout()), Library::BuiltIn);

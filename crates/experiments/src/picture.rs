@@ -1,4 +1,4 @@
-//! The pictures of an experiment that trains: curves over rounds, or ends over a setting.
+//! Charts of experiments that train: curves over rounds, or final values over a setting.
 
 use federated::metrics::{Metric, registry::Goal};
 use report::{
@@ -11,7 +11,7 @@ use crate::{error::ExperimentError, format::Plot, training::Outcome};
 /// Width and height, in pixels.
 pub(crate) const SIZE: (u32, u32) = (720, 440);
 
-/// One picture.
+/// Draws one chart.
 pub(crate) fn draw(title: &str, plot: &Plot, outcomes: &[Outcome<'_>]) -> Result<Chart, ExperimentError> {
     let drawn = |outcome: &&Outcome<'_>| plot.only.as_ref().is_none_or(|only| only.contains(&outcome.variant.name));
     let outcomes: Vec<&Outcome<'_>> = outcomes.iter().filter(drawn).collect();

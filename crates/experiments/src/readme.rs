@@ -1,4 +1,4 @@
-//! The part of an experiment's `README.md` that is written by running it; the rest is written by hand and stays.
+//! Writes the generated part of an experiment's `README.md`; the rest is written by hand and kept.
 
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ pub(crate) fn part(results: &Results, experiment: &Experiment, command: &str, pi
     if !results.compared.is_empty() {
         let rows = results.table_of_compared(experiment);
         text.push_str(&table(&rows[0], &rows[1..]));
-        text.push_str("The paper's numbers, of other text and a larger model, stand in brackets.\n\n");
+        text.push_str("The paper's numbers (other text, a larger model) are in brackets.\n\n");
     }
     for (number, picture) in pictures.iter().enumerate() {
         let name = experiment.plot.get(number).and_then(|plot| plot.title.as_ref()).unwrap_or(&results.title);

@@ -1,4 +1,4 @@
-//! What an experiment came to, for programs: `results.json`.
+//! An experiment's results for programs: `results.json`.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use crate::{
     verdict::Verdict,
 };
 
-/// What an experiment came to.
+/// The results of an experiment.
 #[derive(Debug, Serialize)]
 pub struct Results {
-    /// What is compared.
+    /// The title.
     pub title: String,
     /// The paper, with its table or figure.
     pub paper: String,
@@ -64,7 +64,7 @@ pub(crate) struct OfVariant {
     pub(crate) seeds: Vec<OfSeed>,
 }
 
-/// Where a run ended.
+/// The last values of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct OfSeed {
     rounds: u64,
@@ -164,7 +164,7 @@ impl Results {
         rows
     }
 
-    /// What must hold and does not.
+    /// The expectations that do not hold.
     #[must_use]
     pub fn failed(&self) -> Vec<&str> {
         let of_rows = self.rows.iter().filter_map(|row| row.verdict.as_ref());

@@ -1,5 +1,5 @@
-//! Runs one after the other, each in its folder: begun, gone on with where it stopped, or taken as it is where it is done. Sweeps and
-//! experiments are made of them; who shows how far they are is told through [`Follows`].
+//! Runs several training runs one after the other, each in its folder: started, resumed, or reused if finished. Sweeps and experiments are
+//! built on it; progress goes to [`Follows`].
 
 use std::{
     path::Path,
@@ -20,7 +20,7 @@ use report::{following::Pages, run::REPORT_FILE};
 
 use crate::error::ExperimentError;
 
-/// One of many runs.
+/// One run of a sweep or experiment.
 #[derive(Debug, Clone, Copy)]
 pub struct OneRun<'a> {
     /// For people: its variant and seed.
@@ -33,7 +33,7 @@ pub struct OneRun<'a> {
     pub after: After,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Came<'a> {
     /// Its label.
@@ -44,7 +44,7 @@ pub struct Came<'a> {
     pub took: Option<Duration>,
 }
 
-/// Who is told how far many runs are.
+/// Receives the progress of several runs.
 pub trait Follows {
     /// A run is done.
     fn done(&mut self, came: &Came<'_>);
@@ -53,13 +53,13 @@ pub trait Follows {
     fn warns(&mut self, words: &str);
 }
 
-/// What runs are done with.
+/// Executes runs one after the other.
 pub struct Runner<'a> {
     /// Kernels, threads and engine.
     pub means: Means,
     /// Asked when somebody wants to stop.
     pub stop: &'a Stop,
-    /// Who is told.
+    /// Receives progress.
     pub told: &'a mut dyn Follows,
 }
 
@@ -67,7 +67,7 @@ impl Runner<'_> {
     /// The evaluations of a run.
     ///
     /// # Errors
-    /// When its folder holds another run, it cannot be planned, begun or gone on with, or somebody stopped it.
+    /// When its folder holds another run, it cannot be planned, started or resumed, or it was stopped.
     pub fn run(&mut self, run: OneRun<'_>) -> Result<Vec<Metrics>, ExperimentError> {
         let OneRun { label, config, folder, .. } = run;
         let is_begun = folder.join(CONFIG_FILE).is_file();
@@ -102,7 +102,7 @@ impl Runner<'_> {
     }
 }
 
-/// Of one among many runs only what did not go as planned is told while it goes on.
+/// Of one among many runs only what did not go as planned is reported while it runs.
 struct Warnings<'a>(&'a mut dyn Follows);
 
 impl Observer for Warnings<'_> {

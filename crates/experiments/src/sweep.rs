@@ -1,4 +1,4 @@
-//! A sweep: every combination of some settings, each with several seeds, the one that is kept, and what is left of all of them.
+//! A sweep: trains every combination of some settings with several seeds, chooses one run, and summarizes all.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ pub struct Sweep<'a> {
     pub choose: Option<&'a str>,
 }
 
-/// What a sweep came to.
+/// The outcome of a sweep.
 #[derive(Debug)]
 pub struct Swept {
     /// The runs of each combination.
@@ -106,7 +106,7 @@ impl Sweep<'_> {
     /// Runs all of it, and writes the page and the numbers.
     ///
     /// # Errors
-    /// When a run cannot go on, somebody stopped it, or something cannot be written.
+    /// When a run cannot continue, somebody stopped it, or something cannot be written.
     pub fn run(&self, runner: &mut Runner<'_>) -> Result<Swept, ExperimentError> {
         let Design { axes, variants, .. } = self.design;
         let mut runs = Vec::new();

@@ -1,4 +1,4 @@
-//! Experiments that train: every variant with every seed, each a run of `keyhush train` that is gone on with where it stopped.
+//! Experiments that train: every variant with every seed, each a `keyhush train` run that is resumed if it was interrupted.
 
 use std::path::{Path, PathBuf};
 
@@ -21,15 +21,15 @@ use crate::{
     runs::{OneRun, Runner},
 };
 
-/// How an experiment is run.
+/// The parameters of running an experiment.
 pub struct Job<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
-    /// Where its files are.
+    /// The experiment's files.
     pub found: &'a Found,
-    /// Where its runs go.
+    /// The folder for its runs.
     pub runs: &'a Path,
-    /// The store whose users are trained on, instead of the made-up crowd.
+    /// The store whose users are trained on, instead of the synthetic crowd.
     pub store: Option<&'a Path>,
     /// Other values for settings, in all variants.
     pub set: &'a [String],
@@ -177,7 +177,7 @@ impl Job<'_> {
         Ok(self.runs.join(format!("{}-{print}", folder_name(&variant.name))).join(format!("seed-{seed}")))
     }
 
-    /// What the last model of a run predicts of whoever it is to be measured on.
+    /// The predictions of a run's last model for the users it is measured on.
     fn end(&self, variant: &Variant, folder: &Path, means: Means) -> Result<Counts, ExperimentError> {
         let text = files::read_text(&folder.join(federated::home::CONFIG_FILE))?;
         let mut set = variant.evaluate_on.clone();

@@ -1,4 +1,4 @@
-//! Whether what must hold holds.
+//! Checks the assertions of an experiment.
 
 use federated::{
     metrics::{Measures, Metric},
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{format::Expect, training::Outcome};
 
-/// What came of an expectation.
+/// Whether an expectation holds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
     /// What was expected, and what was found.

@@ -1,4 +1,4 @@
-//! How much noise a run puts on its model, against what models have borne.
+//! Compares the noise that a run adds to its model with what models have tolerated.
 //!
 //! The papers say at which noise z and cohort m their models still learned. What a model bears is a matter of how long the noise is beside
 //! an update: for d parameters z sqrt(d) / m clip norms. So z / m is compared with theirs for a model of their size, and one with a quarter
@@ -59,7 +59,7 @@ pub struct Burden {
 }
 
 impl Burden {
-    /// Of a plan: of its phase with most noise. None without noise, and where it cannot be told.
+    /// The burden of a plan, in its phase with most noise. None without noise, or if it is not known.
     #[must_use]
     pub fn of(plan: &Plan) -> Option<Self> {
         let parameters = plan.parameters.len();
@@ -73,7 +73,7 @@ impl Burden {
         all.max_by(|a, b| a.times_bearable.total_cmp(&b.times_bearable))
     }
 
-    /// In a sentence, with what would help.
+    /// Describes it in a sentence, with what would help.
     #[must_use]
     pub fn words(&self) -> String {
         let times = match self.times_bearable {

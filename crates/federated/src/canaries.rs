@@ -1,6 +1,6 @@
-//! Canary users in a simulation, and what they show of its privacy: `keyhush train --audit`.
+//! Canary users in a simulation, and the lower bound on epsilon they give: `keyhush train --audit`.
 //!
-//! Some of the declared users are made up: each has a secret direction, and a fair coin says whether they take part or stay away (Andrew
+//! Some of the declared users are synthetic: each has a secret direction, and a fair coin says whether they take part or stay away (Andrew
 //! et al. 2023; Steinke et al. 2023). One who takes part sends an update in their direction, which is clipped, weighed, encoded and
 //! added up by the same code as everybody's; every second one says a hundred times the allowed update and weight. At the end the auditor
 //! looks at the released model alone: whose direction did it move in? [`privacy::audit::one_run`] turns the answers into a lower bound on
@@ -65,7 +65,7 @@ pub struct Canaries {
 }
 
 impl Canaries {
-    /// Those of a plan, if it has any: the last of its declared users.
+    /// The canaries of a plan, if it has any: the last of its declared users.
     #[must_use]
     pub fn of(plan: &Plan) -> Option<Self> {
         let audit = plan.config.audit.as_ref()?;
@@ -101,7 +101,7 @@ impl Canaries {
         }
     }
 
-    /// Whose direction a model has moved in, and by how much.
+    /// Scores how far a model has moved in the direction of each canary.
     ///
     /// # Panics
     /// When the two models are not of one length.
@@ -199,7 +199,7 @@ pub struct Planted<'a> {
 }
 
 impl<'a> Planted<'a> {
-    /// With these canaries.
+    /// Adds these canaries to an engine.
     #[must_use]
     pub fn new(engine: Box<dyn Engine + 'a>, canaries: Canaries) -> Self {
         Self { engine, canaries }
@@ -251,7 +251,7 @@ impl Engine for Planted<'_> {
     }
 }
 
-/// What the canaries of a run show, as its file and its report have it.
+/// The audit result of a run, as its file and its report have it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shown {
@@ -272,7 +272,7 @@ pub struct Shown {
     pub delta: f64,
     /// The probability that a bound is right.
     pub confidence: f64,
-    /// What follows.
+    /// The verdict.
     pub verdict: Verdict,
     /// The guesses: on which sides, how many, how many of them right.
     pub guesses: Vec<Guessed>,
@@ -288,9 +288,9 @@ pub struct Shown {
 pub struct Guessed {
     /// Whether only "took part" was guessed.
     pub only_present: bool,
-    /// How many guesses.
+    /// The number of guesses.
     pub made: u64,
-    /// Right ones.
+    /// The number of correct guesses.
     pub correct: u64,
 }
 
@@ -307,7 +307,7 @@ pub struct AtDelta {
     pub epsilon_lower_any: f64,
 }
 
-/// How many canaries a slack needs.
+/// The number of canaries needed for a slack.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Needed {
     /// The share of the formal epsilon that the bound may miss.
@@ -316,7 +316,7 @@ pub struct Needed {
     pub canaries: Option<u64>,
 }
 
-/// What is said for several slacks.
+/// The numbers of canaries needed for several slacks.
 ///
 /// # Errors
 /// When a number is out of range.
@@ -369,7 +369,7 @@ impl Recorded {
 }
 
 impl Shown {
-    /// What the scores of canaries show beside what a ledger says.
+    /// The audit result from the scores of canaries, compared with a ledger.
     ///
     /// # Errors
     /// When there is too little to say anything, or scores are no numbers.

@@ -1,4 +1,4 @@
-//! The state of a run as safetensors, and the newest one that can be read.
+//! Checkpoints: the state of a run as safetensors, and finding the newest readable one.
 //!
 //! | part      | what it holds                                                                                              |
 //! |-----------|------------------------------------------------------------------------------------------------------------|
@@ -111,7 +111,7 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Those of a run, by the id of its ledger.
+    /// The checkpoints of a run, by the id of its ledger.
     #[must_use]
     pub fn new(run: ledger::Digest, kernels: &str) -> Self {
         Self { run, kernels: kernels.to_owned(), chunk: None, whole: BTreeSet::new() }
@@ -282,7 +282,7 @@ fn said_state(home: &dyn Home, round: u64) -> Option<Beside> {
     serde_json::from_str(tensors::Reader::new(&mut *from).ok()?.metadata("state")?).ok()
 }
 
-/// How many users the engine of a run held at a time, as its newest state says; none where nothing depends on it.
+/// The engine's chunk size (users at a time) in the newest checkpoint; none if results do not depend on it.
 ///
 /// # Errors
 /// When the states cannot be listed.

@@ -1,4 +1,4 @@
-//! Who takes part in a round, in simulations: drawn by the plan's [`Participation`], from the run's key.
+//! Samples the cohort of a round in simulations, by the plan's [`Participation`] and from the run's key.
 //!
 //! Users are numbers below the population, and nothing is kept for each of them: drawing 5,000 of 10^8 costs as much as
 //! drawing 5,000 of 10^4.
@@ -6,7 +6,7 @@
 //! - Poisson: the gaps between the users that are drawn are geometric, so the gaps are drawn.
 //! - Fixed size: Floyd's algorithm (Bentley and Floyd 1987).
 //! - Arrival: devices come in an order of their own and come back when their timer is over (Xu et al. 2023). All users pass
-//!   by once before anyone comes again; whoever came early in one pass comes about as early in the next, since passes are
+//!   by once before anyone comes again; a user who came early in one pass comes about as early in the next, since passes are
 //!   shuffled in blocks, which are short enough that nobody returns before the rounds of the separation are over.
 //! - Once: the same, with one pass.
 
@@ -47,7 +47,7 @@ impl Sampler {
         Ok(Self { participation, population, goal })
     }
 
-    /// Who takes part in a round, in ascending order, as long as no attempt at any round has failed. A round of sampled users is
+    /// The cohort of a round, in ascending order, if no attempt at any round has failed. A round of sampled users is
     /// attempted once; where devices come by themselves, [`queue::Queue`] knows who comes after that.
     #[must_use]
     pub fn cohort(&self, source: &NoiseSource, round: u64) -> Vec<u64> {

@@ -1,5 +1,5 @@
-//! How well a model predicts: after some rounds of training on users that were held out, by the run's engine, and in
-//! `keyhush eval` on any test set, on all cores.
+//! Measures how well a model predicts: during training on held-out users, by the run's engine; and in `keyhush eval` on any test set, on
+//! all cores.
 //!
 //! Sequences are put into batches by their lengths alone, and counts add up exactly: the numbers do not depend on the
 //! threads. Accuracy on held-out users does not protect those users (rule P12).
@@ -106,7 +106,7 @@ impl HeldOut {
         self.0.iter().map(Examples::len).sum()
     }
 
-    /// What a model predicts of them.
+    /// Evaluates a model on them.
     ///
     /// # Errors
     /// When the parameters are not those of the model, the examples are not for it, or the measurer broke down.

@@ -1,4 +1,4 @@
-//! Which learners there are: the one place where they are named and made from settings.
+//! The registry of learners: the only place where they are named and created from settings.
 //!
 //! A learner is a file in [`device::learner`] and a line in [`LEARNERS`]. Its function gets the settings and the store, if the run
 //! reads one, and says of any setting that it cannot use why.
@@ -17,14 +17,14 @@ use lm::{
 
 use crate::config::{Config, ConfigError, NewModel, nearest::did_you_mean};
 
-/// What is learned by default.
+/// The default learner.
 pub const LANGUAGE: &str = "language";
 /// Words of a model of tags by default, as in Andrew et al. 2021.
 const WORDS: usize = 10_000;
 
 /// A learner, and the words that its examples are read with.
 pub struct Made {
-    /// What is learned.
+    /// The learner.
     pub learner: Box<dyn Learner>,
     /// The vocabulary.
     pub vocabulary: Vocabulary,
@@ -54,7 +54,7 @@ pub fn named(name: &str, config: &Config, store: Option<&Store>) -> Result<Made,
     let Some((_, make)) = LEARNERS.iter().find(|(known, _)| *known == name) else {
         let names: Vec<&str> = LEARNERS.iter().map(|(name, _)| *name).collect();
         let meant = did_you_mean(name, &names).unwrap_or_default();
-        let why = format!("there is none called {name:?}{meant}; there are {}", names.join(", "));
+        let why = format!("no learner is called {name:?}{meant}; valid: {}", names.join(", "));
         return Err(ConfigError::new("model.learner", why));
     };
     make(config, store)

@@ -1,21 +1,20 @@
-//! The other half of Algorithm 1 (McMahan et al. 2018), and the simulator: who takes part, who trains, what the server does
-//! with what was released.
+//! Federated training: settings, plan, rounds, optimizer and simulator. The server side of Algorithm 1 (McMahan et al. 2018).
 //!
 //! | module         | what it is                                                              |
 //! |----------------|-------------------------------------------------------------------------|
-//! | [`run`]        | a run: begun, resumed after any crash, ended                            |
-//! | [`home`]       | where a run lives: a folder, or wherever a server keeps it              |
-//! | [`secrets`]    | what a run keeps from everybody, wherever that is kept                  |
-//! | [`round`]      | the loop: open this file first                                          |
-//! | [`config`]     | what a run is, as a person writes it                                    |
-//! | [`plan`]       | everything that was decided before the first round, from one place      |
-//! | [`audit`]      | attacks on the models of runs: what an adversary learns at least          |
-//! | [`canaries`]   | users who are made up to audit a run                                    |
-//! | [`burden`]     | the noise of a plan, against what models have borne                     |
-//! | [`propose`]    | what a target asks for, by the recipes of the papers                    |
-//! | [`forecast`]   | what a plan will cost: epsilon, memory, bytes, and time, by a rehearsal  |
-//! | [`cohort`]     | who takes part in a round                                               |
-//! | [`population`] | whose text a simulation trains on                                       |
+//! | [`run`]        | a run: started, resumed after any crash, ended                          |
+//! | [`home`]       | storage of a run: a folder, or a server's database                      |
+//! | [`secrets`]    | the secrets of a run, and their storage                                 |
+//! | [`round`]      | the training loop: open this file first                                 |
+//! | [`config`]     | the settings of a run                                                   |
+//! | [`plan`]       | the plan: everything decided before the first round                     |
+//! | [`audit`]      | attacks on the models of runs: a lower bound on what an adversary learns  |
+//! | [`canaries`]   | canary users that audit a run                                           |
+//! | [`burden`]     | the noise of a plan, compared with what models have tolerated           |
+//! | [`propose`]    | proposes settings for a target, by the recipes of the papers            |
+//! | [`forecast`]   | forecasts the cost of a plan: epsilon, memory, bytes, and time           |
+//! | [`cohort`]     | samples the cohort of a round                                           |
+//! | [`population`] | the users a simulation trains on                                        |
 //! | [`evaluate`]   | how well a model predicts, on all cores                                 |
 //! | [`finetune`]   | fine-tuning without forgetting: what devices rehearse, and learning from an ensemble |
 //! | [`test_sets`]  | the same of text files and stores that are not trained on                |
@@ -26,16 +25,16 @@
 //! | [`engine`]     | who computes what users learn                                           |
 //! | [`checkpoint`] | the state of a run as safetensors                                      |
 //! | [`model_folder`] | models on disk                                                       |
-//! | [`learners`]   | which learners there are                                                |
-//! | [`ledger_file`] | a ledger in a file, with what belongs to it beside it                 |
-//! | [`metrics`]    | what a run measures, as the lines of its files                          |
-//! | [`numbers`]    | numbers as people read them                                             |
-//! | [`price`]      | an epsilon together with what it means                                  |
-//! | [`sweep`]      | many runs of one question, and what comes of them together              |
-//! | [`vocabulary_ledger`] | the entry of a vocabulary that was counted in users' text       |
-//! | [`optimizer`]  | what the server does with a released average                            |
-//! | [`workers`]    | the threads for what a round does beside training                        |
-//! | `contract`     | what every engine, fleet, home, vault and store must do, as suites for tests (a feature) |
+//! | [`learners`]   | the registry of learners                                                |
+//! | [`ledger_file`] | a ledger in a file, with the files that belong to it                  |
+//! | [`metrics`]    | the metrics of a run, as lines of its files                             |
+//! | [`numbers`]    | formats numbers for people                                              |
+//! | [`price`]      | an epsilon together with its meaning                                    |
+//! | [`sweep`]      | sweeps: combinations of settings, with several seeds each               |
+//! | [`vocabulary_ledger`] | the entry of a vocabulary counted from users' text              |
+//! | [`optimizer`]  | the server optimizer                                                    |
+//! | [`workers`]    | threads for work other than training                                     |
+//! | `contract`     | the tests that every engine, fleet, home, vault and store must pass (a feature)          |
 
 pub mod audit;
 pub mod burden;

@@ -1,4 +1,4 @@
-//! Model folders on disk.
+//! Reads and writes model folders on disk.
 
 use std::{fs, path::Path};
 
@@ -13,12 +13,12 @@ pub enum ModelFolderError {
     /// A file of it.
     #[error(transparent)]
     File(#[from] FileError),
-    /// What is in it.
+    /// The contents of the folder are invalid.
     #[error("cannot read the model {folder}: {error}")]
     Folder {
         /// The folder.
         folder: String,
-        /// What is wrong.
+        /// The underlying error.
         error: FolderError,
     },
 }

@@ -1,4 +1,4 @@
-//! Numbers as people read them, in sentences, tables and pages.
+//! Formats numbers for sentences, tables and pages.
 
 /// A share, in percent.
 #[must_use]

@@ -1,4 +1,4 @@
-//! What the server does with a released average: SGD, momentum as in the papers, Adam, Adagrad and Yogi.
+//! The server optimizer, which applies a released average: SGD, momentum as in the papers, Adam, Adagrad and Yogi.
 //!
 //! The average is a step in the direction that the users went, so it is added, not subtracted. Momentum is
 //! `v <- mu v + Delta; theta <- theta + eta v`, as in Andrew et al. 2021 and Xu et al. 2023; the adaptive ones are those of
@@ -26,22 +26,22 @@ use thiserror::Error;
 /// Parameters that one worker moves at a time.
 const PIECE: usize = 1 << 14;
 
-/// Which optimizer.
+/// The server optimizer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum OptimizerKind {
     /// The average itself.
     Sgd,
-    /// With momentum.
+    /// SGD with momentum.
     Momentum {
         /// mu.
         momentum: f32,
     },
     /// First and second moments.
     Adam {
-        /// Of the first moment.
+        /// The decay of the first moment.
         beta1: f32,
-        /// Of the second.
+        /// The decay of the second moment.
         beta2: f32,
         /// Added to the root of the second.
         tau: f32,
@@ -53,16 +53,16 @@ pub enum OptimizerKind {
     },
     /// Like Adam, with a second moment that grows and shrinks by as much as the square.
     Yogi {
-        /// Of the first moment.
+        /// The decay of the first moment.
         beta1: f32,
-        /// Of the second.
+        /// The decay of the second moment.
         beta2: f32,
         /// Added to the root of the second.
         tau: f32,
     },
 }
 
-/// What cannot be.
+/// An invalid optimizer or release.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum OptimizerError {
     /// A number out of range.
@@ -70,9 +70,9 @@ pub enum OptimizerError {
     Number {
         /// The field's name.
         field: &'static str,
-        /// What it may be.
+        /// The allowed range.
         range: &'static str,
-        /// What it is.
+        /// The refused value.
         got: f64,
     },
     /// The release is not of this encoding.
@@ -84,9 +84,9 @@ pub enum OptimizerError {
     /// The release has another number of coordinates than the model.
     #[error("the release has {got} parameters, but the model has {expected}")]
     Length {
-        /// Of the model.
+        /// The length of the model.
         expected: usize,
-        /// Of the release.
+        /// The length of the release.
         got: usize,
     },
 }
@@ -124,7 +124,7 @@ impl OptimizerKind {
 pub struct Average<'a> {
     /// The release.
     pub recorded: &'a Recorded,
-    /// How it is read.
+    /// The encoding of the average.
     pub encoding: &'a Encoding,
     /// What its sum is divided by.
     pub denominator: f64,
@@ -175,7 +175,7 @@ impl Optimizer {
         Ok(Self { kind, first: vec![0.0; first], second: vec![start; second] })
     }
 
-    /// What it remembers, for a checkpoint.
+    /// Its state, for a checkpoint.
     #[must_use]
     pub fn memory(&self) -> [&[f32]; 2] {
         [&self.first, &self.second]

@@ -1,5 +1,5 @@
-//! Whose data a simulation trains on: a synthetic crowd, made on demand, or a store; by users, or, where the unit of privacy
-//! is an example, by posts.
+//! The users a simulation trains on: synthetic, generated on demand, or from a store; by user or, where the unit of privacy is an example,
+//! by post.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use thiserror::Error;
 
 /// Users by number, each with their text. Asked from many threads at once.
 pub trait Population: Sync {
-    /// How many there are.
+    /// The number of users.
     fn users(&self) -> u64;
 
     /// Writes what a user has to learn from.
@@ -107,7 +107,7 @@ pub struct StoredPopulation<'a> {
 }
 
 impl<'a> StoredPopulation<'a> {
-    /// These users of a store, and for whom they are read.
+    /// These users of a store, read for a learner.
     #[must_use]
     pub const fn new(store: &'a Store, users: Vec<u64>, learner: &'a dyn Learner) -> Self {
         Self { store, users, learner }
@@ -187,7 +187,7 @@ impl<P: Population + ?Sized> Population for Box<P> {
 
 /// The users of a population from one on, counted from 0.
 pub struct Beyond<P> {
-    /// All of them.
+    /// The whole population.
     pub population: P,
     /// The first that is counted.
     pub first: u64,
@@ -203,7 +203,7 @@ impl<P: Population> Population for Beyond<P> {
     }
 }
 
-/// What an audit changes in a population.
+/// The changes that an audit makes to a population.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Somebody who has nothing to say.
@@ -228,7 +228,7 @@ pub struct Changed<'a> {
 }
 
 impl<'a> Changed<'a> {
-    /// With these.
+    /// A population with these changes.
     #[must_use]
     pub fn new(people: Box<dyn Population + 'a>, changes: &'a Changes, learner: &'a dyn Learner) -> Self {
         Self { people, changes, learner }
@@ -272,7 +272,7 @@ pub enum EachPostError {
         "counting the posts of {users} users would take too long (at most {MOST_USERS} users); use fewer users, or `unit = user`"
     )]
     TooMany {
-        /// How many there are.
+        /// The number of users.
         users: u64,
     },
     /// Posts that cannot be read.
@@ -310,7 +310,7 @@ impl<P: Posts> EachPost<P> {
         Ok(Self { population, before, posts })
     }
 
-    /// The user of a post, and which of theirs it is.
+    /// The user of a post, and its number among the user's posts.
     fn place(&self, example: u64) -> Result<(u64, u64), StoreError> {
         let block = self.before.partition_point(|before| *before <= example).saturating_sub(1);
         let (mut user, mut rest) = (block as u64 * BLOCK, example - self.before.get(block).copied().unwrap_or(0));

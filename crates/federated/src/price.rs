@@ -1,4 +1,4 @@
-//! An epsilon together with what it means, so that no file gives one that does not hold (rule P23).
+//! An epsilon together with its meaning, so that no file states one that does not hold (rule P23).
 //!
 //! | name in files       | what it is                                                                          |
 //! |---------------------|-------------------------------------------------------------------------------------|
@@ -13,14 +13,14 @@ use privacy::{Epsilon, Rho};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What an epsilon means.
+/// The meaning of an epsilon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
     /// It is guaranteed.
     Guaranteed,
-    /// It is what the releases so far cost; whoever stops there because of what they have seen pays for the whole plan.
+    /// It is what the releases so far cost; a decision to stop there that depends on released values costs the whole plan.
     SoFar,
-    /// It would hold if the noise were secret. It was simulated, and whoever knows the seed can take it off.
+    /// It would hold if the noise were secret. It was simulated, and anyone who knows the seed can remove it.
     IfSecret,
 }
 
@@ -37,7 +37,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// What belongs beside the number, for people; nothing where it is guaranteed.
+    /// The note that belongs to the number; empty if it is guaranteed.
     #[must_use]
     pub const fn note(&self) -> &'static str {
         match self.meaning {

@@ -1,4 +1,4 @@
-//! What is random in a run, and how long each part of it is kept (rules P13, P20 and P21).
+//! All randomness of a run, and how long each part of it is kept (rules P13, P20 and P21).
 //!
 //! | what                              | in a simulation, from the seed by | with secret noise                              |
 //! |-----------------------------------|-----------------------------------|------------------------------------------------|
@@ -8,7 +8,7 @@
 //! | the order in which devices arrive | position                          | the run's key                                  |
 //!
 //! So a simulation repeats to the bit, and of a run with secret noise no two copies have anything random in common but what
-//! was recorded. A step that was not recorded is drawn anew, all but its cohort: drawing that again after a crash would favour
+//! was recorded. A step that was not recorded is drawn again, all but its cohort: drawing that again after a crash would favour
 //! cohorts that do not crash. Where it was to be added up securely, its users may have sent what they have: then it has failed,
 //! and the next attempt has other users.
 
@@ -40,7 +40,7 @@ pub enum RandomnessError {
     Over,
 }
 
-/// What a run draws from.
+/// The source of a run's randomness.
 #[derive(Debug)]
 pub struct RunRandomness(Kind);
 
@@ -55,7 +55,7 @@ enum Kind {
     Over,
 }
 
-/// Whose noise.
+/// The stream whose noise is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoiseOf {
     /// Rounds.

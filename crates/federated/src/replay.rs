@@ -1,5 +1,5 @@
-//! A run that is over, once more on threads of this process: the users whom its record names, in the rounds and evaluations that it
-//! names, and the noise that its seed gives. What comes out must be the model of the run, to the byte, and what devices measured of it.
+//! Replays a finished run on threads of this process: the recorded users in the recorded rounds and evaluations, and the noise of its seed.
+//! The result must be the run's model, byte for byte, and the metrics that devices measured.
 //!
 //! Only simulations can be played again: noise that is secret is drawn once (rule P21). Attempts that failed are left out: nothing of them
 //! is in the model.
@@ -51,7 +51,7 @@ pub enum ReplayError {
     /// A round failed.
     #[error(transparent)]
     Round(Box<RoundError>),
-    /// A round that was released in the run comes to nothing.
+    /// A round that was released in the run fails.
     #[error("round {round} fails")]
     Nothing {
         /// The round.
@@ -83,16 +83,16 @@ pub fn check(plan: &Plan) -> Result<SimulationKey, ReplayError> {
     }
 }
 
-/// Who took part in a run, by their numbers in the population.
+/// The cohorts of a run, by user numbers in the population.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cohorts {
-    /// In each round.
+    /// The users of each round.
     pub rounds: Vec<Vec<u64>>,
     /// In the evaluation by devices after so many rounds, where there was one.
     pub evaluations: BTreeMap<u64, Vec<u64>>,
 }
 
-/// What a run comes to.
+/// The result of a replay.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Played {
     /// The parameters that it ends with.
@@ -101,7 +101,7 @@ pub struct Played {
     pub by_devices: BTreeMap<u64, ByDevices>,
 }
 
-/// What a run comes to in which these users took part.
+/// Replays a run with these cohorts.
 ///
 /// # Errors
 /// When the run cannot be played again.
@@ -143,7 +143,7 @@ pub fn replay(
     Ok(Played { model: rounds.state().model.clone(), by_devices })
 }
 
-/// Whoever was recorded takes part.
+/// The recorded users take part.
 struct Recorded<'a> {
     engine: Box<dyn Engine + 'a>,
     people: &'a dyn Population,

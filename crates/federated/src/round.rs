@@ -1,4 +1,4 @@
-//! The loop: Algorithm 1 of McMahan et al. 2018, of Andrew et al. 2021 and of Xu et al. 2023, for every fleet.
+//! The training loop: Algorithm 1 of McMahan et al. 2018, of Andrew et al. 2021 and of Xu et al. 2023, for every fleet.
 //!
 //! ```text
 //! fleet (who takes part, train, clip, encode, sum) -> release -> record -> server optimizer -> next clip
@@ -42,10 +42,10 @@ use crate::{
     workers::Pool,
 };
 
-/// Why a round came to nothing.
+/// Why a round failed.
 #[derive(Debug, Error)]
 pub enum RoundError {
-    /// The fleet cannot go on; nothing was released.
+    /// The fleet cannot continue; nothing was released.
     #[error(transparent)]
     Fleet(#[from] FleetError),
     /// The noise failed; nothing was released.
@@ -77,7 +77,7 @@ pub enum RoundError {
         /// How many attempts failed.
         attempts: usize,
     },
-    /// The program ended in the midst of one attempt after the other.
+    /// The program ended during one attempt after the other.
     #[error(
         "round {} cannot start: the program was interrupted during {times} attempts in a row, each of which used up participations without a result. Find out why it is interrupted (memory, a time limit, the machine). This run cannot continue; end it with keyhush train --end DIR, or with keyhush task stop on a server, and start another when the cause is fixed",
         .round + 1
@@ -108,7 +108,7 @@ pub enum RoundError {
     },
 }
 
-/// Where a run stands: all of it follows from the plan and from what was released, but for what users keep.
+/// The state of a run: it follows from the plan and the releases, except for what users keep.
 #[derive(Debug)]
 pub struct State {
     /// Rounds that were done.
@@ -139,7 +139,7 @@ impl State {
     }
 }
 
-/// What became of a round.
+/// The outcome of a round.
 #[derive(Debug)]
 pub enum Round {
     /// It was released, recorded and applied.
@@ -150,19 +150,19 @@ pub enum Round {
     OutOfBudget(LedgerError),
 }
 
-/// What was found in the ledger beyond a state.
+/// What the ledger has beyond a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replayed {
     /// Nothing: the next round is to be attempted.
     Nothing,
-    /// A round that was released and is applied now, or one that failed and is passed over.
+    /// A round that was released and is applied now, or one that failed and is skipped.
     Round,
 }
 
-/// What a round that was done leaves behind.
+/// The results of a completed round.
 #[derive(Debug)]
 pub struct Done {
-    /// Where the time went.
+    /// The time of each step.
     pub timing: Timing,
     /// What its users did, exactly, where it was simulated. Not private.
     pub diagnostics: Option<Diagnostics>,
@@ -199,7 +199,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         Self { plan, learner, randomness, ledger, state, failures, pool, beside }
     }
 
-    /// Where it stands.
+    /// The current state.
     pub const fn state(&self) -> &State {
         &self.state
     }
@@ -411,7 +411,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             None => None,
         };
         let Some((foreseen, mechanism)) = early else { return Ok(fleet.attempt(&task)?) };
-        // Whoever trains leaves the threads of this process idle: some of them draw the noise meanwhile.
+        // Engines that train elsewhere leave the threads of this process idle: some of them draw the noise meanwhile.
         std::thread::scope(|scope| {
             let drawn = scope.spawn(|| mechanism.draw_early(foreseen, &self.beside));
             let attempted = fleet.attempt(&task);

@@ -1,4 +1,4 @@
-//! How well a model predicts text that is not trained on: files, and the stores of `keyhush data import`.
+//! Measures how well a model predicts text that is not trained on: files, and stores of `keyhush data import`.
 
 use corpus::store::{Part, Split, Store, StoreError};
 use lm::{
@@ -33,17 +33,17 @@ pub enum OtherIdsError {
     /// Text became tokens by other rules.
     #[error("was made with the rules {its}, but the model with {model}")]
     Rules {
-        /// Of the store.
+        /// The store's tokenizer rules.
         its: Rules,
-        /// Of the model.
+        /// The model's tokenizer rules.
         model: Rules,
     },
     /// A vocabulary of another size.
     #[error("has a different vocabulary: {its} entries, but the model has {model}")]
     Size {
-        /// Of the store.
+        /// The size of the store's vocabulary.
         its: usize,
-        /// Of the model.
+        /// The size of the model's vocabulary.
         model: usize,
     },
     /// A vocabulary of the same size with another entry.
@@ -51,9 +51,9 @@ pub enum OtherIdsError {
     Entry {
         /// The entry's id.
         id: usize,
-        /// Of the store.
+        /// The store's entry.
         its: String,
-        /// Of the model.
+        /// The model's entry.
         model: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The ledger entry of a vocabulary that was counted from the users' own text: a release that has infinite epsilon (rule P11).
+//! The ledger entry of a vocabulary counted from the users' own text: a release with infinite epsilon (rule P11).
 
 use std::{
     borrow::Cow,

@@ -1,4 +1,4 @@
-//! The threads of this process for what a round does beside training: noise, sums, vectors as bytes, the server's step.
+//! The thread pool for work other than training: noise, sums, vectors as bytes, the server's step.
 //!
 //! They wait for work from the first round to the last: a round has half a dozen such moments of a millisecond each, and starting
 //! sixteen threads takes a good part of one. A hand-written pool over borrowed work would need unsafe code, so they are rayon's.
@@ -19,7 +19,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// So many threads; where the system gives none, whoever asks does the work.
+    /// So many threads; if the system provides none, the caller does the work.
     #[must_use]
     pub fn new(threads: usize) -> Self {
         let threads = (threads > 1).then(|| ThreadPoolBuilder::new().num_threads(threads).build().ok()).flatten();

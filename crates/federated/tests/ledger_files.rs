@@ -172,7 +172,7 @@ fn p17_a_witness_on_another_disk_notices_a_folder_that_was_rolled_back() {
 fn a_ledger_without_its_head_is_read_and_not_written() {
     let run = Run::of(2);
     fs::remove_file(run.beside(".head")).unwrap();
-    assert_eq!(run.place().read(&[]).unwrap().warnings(), ["there is no head beside the ledger"]);
+    assert_eq!(run.place().read(&[]).unwrap().warnings(), ["there is no head file next to the ledger"]);
     assert!(matches!(run.place().open(&[]), Err(LedgerError::HeadMissing { have: 3, .. })));
     // What is torn and what is damaged cannot be told apart then.
     append(&run.path(), b"{\"entry\":");

@@ -1,7 +1,7 @@
 //! Fourier transforms of real signals, by `realfft`.
 //!
-//! A crate of its own because `realfft` is generic: whoever names a type of number compiles all its butterflies, for every vector
-//! unit, and they were two fifths of the machine code of `privacy`, made for its library and again for its tests. Nothing here is
+//! A separate crate because `realfft` is generic: every crate that names a number type compiles all its butterflies, for every vector
+//! unit. They were two fifths of the machine code of `privacy`, compiled for its library and again for its tests. Nothing here is
 //! generic, so they are compiled once.
 
 use std::cell::RefCell;

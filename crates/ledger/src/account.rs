@@ -1,4 +1,4 @@
-//! What the entries amount to: the plan, each stream's steps, and the one event that all of it is.
+//! Summarizes the entries: the plan, each stream's steps, and the composed event.
 //!
 //! [`Account::admit`] holds the rules of what may follow; it is asked before an entry is written and again, for every
 //! entry, when a ledger is opened, so that a ledger that opens keeps them all.
@@ -45,7 +45,7 @@ struct Stream {
 pub struct Failure {
     /// The entry that has it.
     pub entry: u64,
-    /// Which attempt, from 0.
+    /// The number of the attempt, from 0.
     pub attempt: u32,
     /// The reason.
     pub reason: FailureReason,

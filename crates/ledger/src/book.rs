@@ -1,4 +1,4 @@
-//! The ledger itself: what callers open, record in, and ask.
+//! The ledger's public interface: open, record, query.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -47,7 +47,7 @@ pub struct Attempt<'a> {
     pub number: u32,
     /// How many users the plan asks for; never how many came.
     pub declared: u64,
-    /// Who took part.
+    /// The participants.
     pub participations: Option<&'a ParticipationRecord>,
     /// Seconds since 1970 by the caller's clock.
     pub time: u64,
@@ -182,7 +182,7 @@ impl<S: LedgerStore> Ledger<S> {
         self.append(body, attempt.time, attached)
     }
 
-    /// Asks, before a round, whether its release would be admitted: that it belongs to the plan, goes on from what was
+    /// Asks, before a round, whether its release would be admitted: that it belongs to the plan, continues from what was
     /// released and fits the budget (rule P14).
     ///
     /// # Errors
@@ -236,7 +236,7 @@ impl<S: LedgerStore> Ledger<S> {
         Ok(attempt)
     }
 
-    /// The attempt that was begun last, if nothing is recorded of it: the program ended in the midst of it.
+    /// The attempt that was begun last, if nothing is recorded of it: the program ended in the middle of it.
     ///
     /// # Errors
     /// When that cannot be read.
@@ -247,7 +247,7 @@ impl<S: LedgerStore> Ledger<S> {
         }))
     }
 
-    /// Records the attempt in whose midst the program ended, if there is one, where nobody will ask for it again: whoever was asked
+    /// Records the attempt during which the program ended, if there is one and it will not be asked for again: those who were asked
     /// may have sent an input (rule P24).
     ///
     /// # Errors
@@ -330,7 +330,7 @@ impl<S: LedgerStore> Ledger<S> {
         }
     }
 
-    /// The same as what the optimizer takes: how a run goes on after a crash, without a second release (rule P13).
+    /// The same as what the optimizer takes: how a run continues after a crash, without a second release (rule P13).
     ///
     /// # Errors
     /// When it cannot be read, or is not what was released.
@@ -378,13 +378,13 @@ impl<S: LedgerStore> Ledger<S> {
         PrivacyEvent::Compose { events: sweep.chain([self.run_event()]).collect() }
     }
 
-    /// What this run released and the model from which it started, without the other runs of a sweep.
+    /// The event of this run and its starting model, without the other runs of a sweep.
     #[must_use]
     pub fn run_event(&self) -> PrivacyEvent {
         self.account.run_event()
     }
 
-    /// What all of it costs at a delta, by the plan's accountant.
+    /// The cost of everything at a delta, by the plan's accountant.
     ///
     /// # Errors
     /// When that accountant cannot judge it.
@@ -472,13 +472,13 @@ impl<S: LedgerStore> Ledger<S> {
         self.account.closing()
     }
 
-    /// Why the users' data changed in the midst of the run, each time.
+    /// Why the users' data changed during the run, each time.
     #[must_use]
     pub fn data_changes(&self) -> &[DataChanged] {
         self.account.data_changes()
     }
 
-    /// What the store noticed when it was opened: a torn record that was dropped.
+    /// Warnings from opening the store, such as a torn record that was dropped.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         self.store.warnings()
@@ -501,7 +501,7 @@ impl<S: LedgerStore> Ledger<S> {
         }
     }
 
-    /// Where the noise came from, of this run and of what it imported: simulated if any of it was.
+    /// The origin of the noise of this run and its imports: simulated if any of it was.
     #[must_use]
     pub fn randomness(&self) -> Randomness {
         let all = std::iter::once(self.plan().randomness).chain(self.imports().iter().map(|i| i.randomness));

@@ -1,4 +1,4 @@
-//! Whether one more release still fits (rule P14).
+//! Whether the budget allows one more release (rule P14).
 //!
 //! With a plan fixed in advance, the plan's accountant judges all that was released. Where what happens may depend on
 //! released values, that is not sound: the accountant would be asked at a moment that the releases chose. Then a zCDP

@@ -1,4 +1,4 @@
-//! Whether entries follow each other, and whether a head lies on them.
+//! Checks that entries follow each other, and that a head lies on the chain.
 
 use crate::{
     digest::Digest,

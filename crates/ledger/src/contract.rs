@@ -1,4 +1,4 @@
-//! What every [`LedgerStore`] must do, as a suite that its tests call: one in memory, files, a database.
+//! The tests that every [`LedgerStore`] must pass: in memory, in files, in a database.
 //!
 //! The entries are those of a small ledger that was kept in memory, with vectors and participations attached. What a store cannot be
 //! asked here, what is left after a power cut, is the matter of its own tests.
@@ -142,7 +142,7 @@ impl Story {
     }
 }
 
-/// The suite, for a store without entries. `again` closes a store that has entries and opens it anew, as a restart does.
+/// The suite, for a store without entries. `again` closes a store that has entries and reopens it, as a restart does.
 ///
 /// # Panics
 /// When the store does not keep the contract.
@@ -215,7 +215,7 @@ fn lets_go_of_vectors<S: LedgerStore>(story: &Story, mut store: S, again: impl F
     }
 }
 
-/// A store that keeps the vector of every other entry before it appends the entry, as whoever has threads does: for stories of crashes.
+/// A store that keeps the vector of every other entry before it appends the entry, as a store with threads does: for crash tests.
 #[derive(Debug)]
 pub struct Keeps<S>(pub S);
 

@@ -1,4 +1,4 @@
-//! SHA-256 values and their hexadecimal form: lower case, nothing else accepted.
+//! SHA-256 digests and their hexadecimal form, in lower case only.
 
 use std::{fmt, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! One record: a line of JSON that a person can read, with the hash of the record before it and a signature.
+//! One entry: a human-readable line of JSON with the hash of the previous entry and a signature.
 //!
 //! ```text
 //! {"entry":{"index":3,"previous":"<hash of entry 2>","time":1735689600,"body":{"release":{...}}},"signature":"<...>"}
@@ -54,7 +54,7 @@ pub(crate) struct Content {
     pub(crate) body: Body,
 }
 
-/// What an entry says.
+/// The content of an entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
@@ -68,7 +68,7 @@ pub enum Body {
     Import(Import),
     /// The users' data is no longer what the run began with.
     DataChanged(DataChanged),
-    /// Nothing follows.
+    /// The last entry.
     Closing(Closing),
 }
 
@@ -86,7 +86,7 @@ pub struct Opening {
     pub plan: Plan,
 }
 
-/// How a release's event counts.
+/// How a release's event is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Charge {
@@ -111,7 +111,7 @@ impl Charge {
     }
 }
 
-/// Something was released.
+/// A release.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Release {
@@ -121,9 +121,9 @@ pub struct Release {
     pub step: u64,
     /// Which attempt at this step succeeded, from 0.
     pub attempt: u32,
-    /// What it costs.
+    /// The privacy event of the release.
     pub event: PrivacyEvent,
-    /// How that counts.
+    /// How the event is charged.
     pub charge: Charge,
     /// SHA-256 of the bytes of the released vector; never of a sum before its noise.
     pub digest: Digest,
@@ -131,7 +131,7 @@ pub struct Release {
     pub participations: ParticipationNote,
 }
 
-/// What a ledger says about who took part: what was declared, and a commitment to what was observed.
+/// The participants of an entry: the declared cohort, and a commitment to the observed participants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ParticipationNote {
@@ -154,7 +154,7 @@ pub struct FailedAttempt {
     pub attempt: u32,
     /// The reason.
     pub reason: FailureReason,
-    /// Who took part.
+    /// The participants.
     pub participations: ParticipationNote,
 }
 
@@ -166,7 +166,7 @@ pub enum FailureReason {
     BelowGoal,
     /// So many vanished that somebody's mask could not be taken off.
     OutOfReach,
-    /// The masks did not cancel, or a secret could not be put together: somebody sent something else than was agreed, and
+    /// The masks did not cancel, or a secret could not be reconstructed: somebody sent something else than was agreed, and
     /// nothing proves who.
     NotWhole,
     /// It took too long.
@@ -178,7 +178,7 @@ pub enum FailureReason {
 }
 
 impl FailureReason {
-    /// In words that follow "because".
+    /// Words that follow "because".
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -201,7 +201,7 @@ impl FailureReason {
 }
 
 /// An attempt for which users are asked. It is noted, durably, before the first of them is: where nothing is recorded of it
-/// afterwards, it was interrupted, and whoever was asked may have sent an input (rule P24).
+/// afterwards, it was interrupted, and those who were asked may have sent an input (rule P24).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BegunAttempt {
@@ -211,7 +211,7 @@ pub struct BegunAttempt {
     pub step: u64,
     /// Which attempt at it, from 0.
     pub attempt: u32,
-    /// How many users a round of it asks, as declared.
+    /// The declared number of users that a round asks.
     pub declared: u64,
 }
 
@@ -231,7 +231,7 @@ pub enum ImportKind {
 pub struct Import {
     /// Why it belongs here.
     pub kind: ImportKind,
-    /// What it is, in words.
+    /// A description of the ledger.
     pub what: String,
     /// Its head when it was read.
     pub head: Head,
@@ -249,12 +249,12 @@ pub struct Import {
     pub event: PrivacyEvent,
 }
 
-/// The users' data is no longer what the run began with, and the run goes on: somebody asked to be erased. Recorded before
+/// The users' data is no longer what the run began with, and the run continues: somebody asked to be erased. Recorded before
 /// anything is released from the changed data (rule P21).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataChanged {
-    /// Why, in the words of whoever goes on.
+    /// The reason, as given on resume.
     pub why: String,
 }
 
@@ -272,7 +272,7 @@ pub enum Ended {
     ByHand,
 }
 
-/// Nothing follows.
+/// The last entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Closing {
@@ -326,13 +326,13 @@ impl Entry {
         self.content.previous
     }
 
-    /// When it was written: seconds since 1970 by the clock of whoever wrote it.
+    /// When it was written: seconds since 1970 by the writer's clock.
     #[must_use]
     pub const fn time(&self) -> u64 {
         self.content.time
     }
 
-    /// What it says.
+    /// The content of the entry.
     #[must_use]
     pub const fn body(&self) -> &Body {
         &self.content.body

@@ -1,4 +1,4 @@
-//! What can go wrong with a ledger: what was expected, what arrived, what to do.
+//! Ledger errors: what was expected, what was found, what to do.
 
 use thiserror::Error;
 
@@ -22,7 +22,7 @@ pub enum LedgerError {
     Storage {
         /// What was being done, to what.
         doing: String,
-        /// What went wrong.
+        /// The underlying error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Workers that left something out.
@@ -36,7 +36,7 @@ pub enum LedgerError {
     Damaged {
         /// Its index, from 0.
         entry: u64,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
     /// The side file of participations is not what was written.
@@ -44,7 +44,7 @@ pub enum LedgerError {
     ParticipationsDamaged {
         /// The entry whose digest they do not have.
         entry: u64,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// A stored vector is not the one that was released.
@@ -52,9 +52,9 @@ pub enum LedgerError {
     VectorDamaged {
         /// The entry.
         entry: u64,
-        /// What the entry says.
+        /// The digest in the entry.
         expected: Digest,
-        /// What is stored.
+        /// The digest of the stored vector.
         found: Digest,
     },
     /// Shorter than a head that somebody has seen.
@@ -84,9 +84,9 @@ pub enum LedgerError {
     /// The head beside the ledger cannot be read.
     #[error("{place} does not hold a head: {problem}; restore it from a copy, a checkpoint or a statement")]
     HeadDamaged {
-        /// Where it is.
+        /// Its path.
         place: String,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// There is nothing to open.
@@ -110,9 +110,9 @@ pub enum LedgerError {
     /// The entry does not follow the head that is durable.
     #[error("the entry follows {after}, but the head is {head}")]
     NotTheHead {
-        /// What it follows.
+        /// The head it was written after.
         after: Head,
-        /// What it should follow.
+        /// The head of the chain.
         head: Head,
     },
     /// The key is not the one of the first entry.
@@ -132,7 +132,7 @@ pub enum LedgerError {
         place: String,
         /// Its mode.
         mode: u32,
-        /// What it must be.
+        /// The required mode.
         wanted: u32,
     },
     /// A secret that is gone.
@@ -148,7 +148,7 @@ pub enum LedgerError {
     AttemptDamaged {
         /// The file.
         place: String,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
     /// A secret of a step that the ledger does not have: the ledger is an older copy.
@@ -160,7 +160,7 @@ pub enum LedgerError {
         place: String,
         /// The round it is of.
         kept: u64,
-        /// The round that the ledger goes on with.
+        /// The round that the ledger continues with.
         asked: u64,
     },
     /// The noise key of a release that the ledger does not have.
@@ -168,7 +168,7 @@ pub enum LedgerError {
         "rewound: secret/ has the noise key of {at}, which the ledger does not have; the ledger is an older copy than its keys"
     )]
     KeyAhead {
-        /// Which step.
+        /// The step.
         at: StepAt,
     },
     /// A release whose noise key is not there.
@@ -176,7 +176,7 @@ pub enum LedgerError {
         "the ledger has {at}, but secret/ does not have its noise key; the keys are an older copy, and the run cannot continue with them"
     )]
     KeyBehind {
-        /// Which step.
+        /// The step.
         at: StepAt,
     },
     /// A release that is to be published by hand.
@@ -210,7 +210,7 @@ pub enum LedgerError {
     Randomness {
         /// What the first entry says.
         plan: Randomness,
-        /// What the release says.
+        /// The randomness of the release.
         got: Randomness,
     },
     /// An event under another adjacency (rule P2).
@@ -218,7 +218,7 @@ pub enum LedgerError {
     Adjacency {
         /// What the first entry says.
         plan: Adjacency,
-        /// What the event says.
+        /// The value in the event.
         got: Adjacency,
     },
     /// An event with another participation than its stream's.
@@ -228,15 +228,15 @@ pub enum LedgerError {
         stream: String,
         /// What the first entry says.
         plan: String,
-        /// What the event says.
+        /// The value in the event.
         got: String,
     },
     /// A release that the plan does not know.
     #[error("the plan has no stream {stream:?}; it has {known}")]
     UnknownStream {
-        /// What was named.
+        /// The unknown stream.
         stream: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
     /// More steps than were planned.
@@ -246,7 +246,7 @@ pub enum LedgerError {
         stream: String,
         /// The step, from 0.
         step: u64,
-        /// How many were planned.
+        /// The planned number of rounds.
         rounds: u64,
     },
     /// A step before one that is already there.
@@ -295,7 +295,7 @@ pub enum LedgerError {
         /// The digest that was offered.
         offered: Digest,
     },
-    /// An event of correlated noise that does not go on from the one before it.
+    /// An event of correlated noise that does not continue from the one before it.
     #[error("the event of step {step} of {stream:?} does not extend the one before it: {problem}")]
     DoesNotExtend {
         /// The stream.
@@ -359,10 +359,10 @@ pub enum LedgerError {
     BudgetExceeded {
         /// The plan's limit.
         max_epsilon: Epsilon,
-        /// What it would be.
+        /// The epsilon it would have.
         would_be: Epsilon,
     },
-    /// Nothing may follow.
+    /// The ledger is closed.
     #[error("the ledger was closed by entry {entry}; a new run needs a new ledger")]
     Closed {
         /// The entry that closed it.

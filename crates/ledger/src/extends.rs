@@ -1,4 +1,4 @@
-//! Whether an event that stands for a run up to a step goes on from the one before it, so that only the later one counts.
+//! Whether a cumulative event (a run up to a step) extends the previous one, so that only the later one counts.
 
 use privacy::event::{PrivacyEvent, Segment};
 

@@ -1,9 +1,9 @@
-//! Which epsilon holds (rules P14, P22 and P23): what was spent, the whole plan's, or the budget of a filter.
+//! Which epsilon a ledger guarantees (rules P14, P22 and P23): what was spent, the whole plan's, or the budget of a filter.
 //!
 //! What was spent holds only where the moment at which a run ended was fixed before it began: all planned steps were
 //! released, or the next one would have exceeded a fixed limit, which the plan alone decides. Where a sampled step failed and
-//! was passed over, the whole plan's holds: a failed step counts as if it had been released. Who ends a run by hand, or takes
-//! a model while it goes on, may have looked at what was released; what they see is then a part, chosen by looking, of what
+//! was skipped, the whole plan's holds: a failed step counts as if it had been released. A person who ends a run by hand, or takes
+//! a model while it runs, may have looked at what was released; what they see is then a part, chosen by looking, of what
 //! the whole plan would release, and the whole plan's epsilon is what holds. With a filter its budget does, however little
 //! was spent.
 
@@ -18,7 +18,7 @@ use crate::{
 };
 use privacy::{accountant::Judgement, event::PrivacyEvent, units::Epsilon};
 
-/// What the epsilon of a statement is.
+/// The basis of a stated epsilon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
@@ -31,7 +31,7 @@ pub enum Basis {
 }
 
 impl<S: LedgerStore> Ledger<S> {
-    /// What the guarantee is.
+    /// The basis of the guarantee.
     #[must_use]
     pub fn basis(&self) -> Basis {
         match (self.budget(), self.closing().map(|closing| closing.because)) {

@@ -1,4 +1,4 @@
-//! The head of a chain: what whoever wants to notice a shortened ledger must have kept (rule P17).
+//! The head of a chain: keep a copy to detect a shortened ledger (rule P17).
 
 use std::{fmt, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! The key that signs a ledger, and the one that everybody may have.
+//! The signing key of a ledger, and its public verifying key.
 
 use std::{fmt, str::FromStr};
 
@@ -13,7 +13,7 @@ use privacy::rng::NoRandomness;
 /// What stands before a hash when it is signed, so that a signature means nothing elsewhere.
 const LABEL: &[u8] = b"keyhush ledger signature v1\0";
 
-/// The Ed25519 key that signs entries. Whoever holds it can write any ledger: keep it in `secret/`.
+/// The Ed25519 key that signs entries. Anyone who has it can write any ledger: keep it in `secret/`.
 ///
 /// It is wiped from memory when dropped, and `Debug` shows the public half only.
 #[derive(Clone)]

@@ -1,33 +1,33 @@
 //! The signed record of every release (rules P12 to P15 and P17).
 //!
 //! A ledger is a chain of [`Entry`]s. The first is the whole [`Plan`]; after it come releases, failed attempts, imports
-//! of other ledgers and the closing. Each carries the hash of the one before it and an Ed25519 signature. A release is
+//! of other ledgers and the closing. Each has the hash of the previous one and an Ed25519 signature. A release is
 //! written down, together with the released vector itself, and made durable before anyone sees it: after a crash the
 //! stored vector is used, and a released step is never computed again with another sum.
 //!
-//! What a ledger can show: that nobody without the signing key changed it, and, to whoever holds a [`Head`] of it, that
-//! it was not cut short or forked. What it cannot: a chain cut at an entry boundary is a valid shorter chain, so
+//! What a ledger can show: that nobody without the signing key changed it, and, to the holder of a [`Head`] of it, that
+//! it was not truncated or forked. What it cannot: a chain cut at an entry boundary is a valid shorter chain, so
 //! without a head nothing is known about its length; and against the holder of the signing key nothing is proved.
 //!
 //! | module         | what it is                                                                    |
 //! |----------------|-------------------------------------------------------------------------------|
-//! | `plan`         | the first entry: all that was decided before the data was opened              |
-//! | `entry`        | one record, one line: index, hash of the one before, body, signature          |
-//! | `chain`        | whether entries follow each other, and whether a head lies on them            |
-//! | `account`      | what the entries amount to: streams, steps, the composed event                |
-//! | `budget`       | whether one more release still fits (rule P14)                                |
-//! | `rho`          | the rho of an event and the epsilon of a rho, for zCDP filters                |
-//! | `guarantee`    | which epsilon holds: what was spent, the whole plan's or the budget's         |
-//! | `participants` | who took part, as pseudonyms in a side file                                   |
-//! | `observed`     | what that side file shows, and what it would cost                             |
-//! | `together`     | what several ledgers cost a device that is in all of them                     |
-//! | `store`        | where entries are kept: the trait, and one in memory                          |
-//! | `book`         | [`Ledger`], the one to call                                                   |
-//! | `written`      | a release as the bytes that are stored of it                                  |
-//! | `recorded`     | receipts, and a release that the ledger has: what the optimizer takes         |
-//! | `verify`       | everything checked and computed once more                                     |
-//! | [`statement`]  | the guarantee in words, from a ledger and nothing else                        |
-//! | `contract`     | what every store must do, as a suite for its tests (a feature)                |
+//! | `plan`         | the plan in the first entry: everything decided before the data was opened    |
+//! | `entry`        | one entry, one line: index, hash of the previous one, body, signature         |
+//! | `chain`        | checks that entries follow each other, and that a head lies on them           |
+//! | `account`      | summarizes the entries: streams, steps, the composed event                    |
+//! | `budget`       | whether the budget allows one more release (rule P14)                         |
+//! | `rho`          | converts events to rho and rho to epsilon, for zCDP filters                   |
+//! | `guarantee`    | which epsilon is guaranteed: what was spent, the whole plan's or the budget's |
+//! | `participants` | participants, as pseudonyms in a side file                                    |
+//! | `observed`     | observed participation, and the epsilon it would give                         |
+//! | `together`     | the joint cost of several ledgers for a device in all of them                 |
+//! | `store`        | storage of entries: the trait, and one in memory                              |
+//! | `book`         | [`Ledger`], the public interface                                              |
+//! | `written`      | a release as the bytes stored for it                                          |
+//! | `recorded`     | receipts, and a recorded release, which the optimizer takes                   |
+//! | `verify`       | checks everything and recomputes epsilon                                      |
+//! | [`statement`]  | the guarantee in words, from a ledger alone                                   |
+//! | `contract`     | the tests that every store must pass (a feature)                              |
 
 mod account;
 mod book;

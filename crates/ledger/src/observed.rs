@@ -1,4 +1,4 @@
-//! What the side table of participations shows, and what it would cost (rule P18).
+//! Observed participation from the side table, and the epsilon it would give (rule P18).
 //!
 //! The guarantee counts the limits on participation that were enforced, and so do budgets. Beside it stands what comes out if
 //! the participations that were observed are counted instead, as Xu et al. 2023 do in their tables. That is a smaller number and a
@@ -44,7 +44,7 @@ pub enum NoObservedEpsilon {
 }
 
 impl NoObservedEpsilon {
-    /// In plain words, for people.
+    /// Describes it in plain words.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl NoObservedEpsilon {
 /// The records of who took part, all as their entries say.
 #[derive(Default)]
 pub(crate) struct SideTable {
-    /// How many there are.
+    /// The number of records that match.
     pub(crate) matching: u64,
     /// Records that no entry names: attempts that were interrupted before they were recorded.
     pub(crate) unnamed: u64,

@@ -1,4 +1,4 @@
-//! Who took part, as pseudonyms in a side file (rules P17 and P18).
+//! Participants, as pseudonyms in a side file (rules P17 and P18).
 //!
 //! Limits on participation are part of the guarantee, so who took part must be on record; but a ledger is shown around.
 //! So each attempt has a record in a side file that stays with the run: pseudonyms, HMAC-SHA-256 of the user under a
@@ -31,7 +31,7 @@ const PSEUDONYM: usize = 16;
 #[derive(Clone)]
 pub struct PseudonymKey(Zeroizing<[u8; 32]>);
 
-/// That the pseudonym key of a ledger is gone. Only the file store makes one by doing it; anyone else asserts it.
+/// Proof that the pseudonym key of a ledger is destroyed. Only the file store makes one by doing it; anyone else asserts it.
 #[derive(Debug)]
 pub struct KeyDestroyed(());
 
@@ -43,7 +43,7 @@ impl KeyDestroyed {
     }
 }
 
-/// That the noise key of a run and all that its noise could be drawn again from are gone. Only the file store makes one by
+/// Proof that the noise key of a run and everything its noise could be drawn from are destroyed. Only the file store makes one by
 /// doing it; anyone else asserts it.
 #[derive(Debug)]
 pub struct NoiseDestroyed(());
@@ -131,7 +131,7 @@ impl PseudonymKey {
         Digest::from_bytes(mac.finalize().into_bytes().into())
     }
 
-    /// Who of these users stands in a record, by their places among them, in order; none where somebody stands in it who is none of them.
+    /// The positions of a record's users among these users, in order; none if the record has other users.
     ///
     /// # Errors
     /// What is wrong with the record.
@@ -199,7 +199,7 @@ impl ParticipationRecord {
         &self.line
     }
 
-    /// What the entry carries.
+    /// The digest that the entry contains.
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of(LABEL, self.line.as_bytes())
@@ -252,7 +252,7 @@ pub struct Observed {
     /// In what was released. This is what limits on participation promise, and what epsilon is a consequence of.
     #[serde(flatten)]
     pub released: Frequency,
-    /// In all attempts, those that failed too, of which inputs may have left their devices (rule P24). Whoever was asked counts.
+    /// In all attempts, those that failed too, of which inputs may have left their devices (rule P24). Everyone who was asked counts.
     pub with_failed: Frequency,
 }
 

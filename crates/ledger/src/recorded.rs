@@ -1,4 +1,4 @@
-//! A release that a ledger has: the last of the stages `Update -> Clipped -> Encoded -> Sum -> Released -> Recorded`.
+//! A release recorded in a ledger: the last of the stages `Update -> Clipped -> Encoded -> Sum -> Released -> Recorded`.
 //!
 //! The optimizer takes nothing else, so a release is durable before it is used, and is paid for. There are two ways to one:
 //! [`Ledger::record`](crate::Ledger::record), which consumes what a mechanism released, and
@@ -44,7 +44,7 @@ use privacy::stages::Published;
 
 use crate::head::Head;
 
-/// Where something was recorded. Whoever holds one may go on: the entry is durable.
+/// A receipt for a recorded entry. Its holder may continue: the entry is durable.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {

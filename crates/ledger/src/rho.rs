@@ -1,4 +1,4 @@
-//! The rho of an event and the epsilon of a rho: what a zCDP filter is planned with and judged by (rule P14).
+//! Converts events to rho and rho to epsilon, for zCDP filters (rule P14).
 
 use crate::error::LedgerError;
 use privacy::{

@@ -1,4 +1,4 @@
-//! Where entries are kept: the contract, and a store in memory.
+//! Storage of entries: the trait, and a store in memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use crate::{
     participants::ParticipationRecord,
 };
 
-/// What is made durable together with an entry, before it.
+/// Data made durable together with an entry, before it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Attached<'a> {
     /// The bytes of the released vector.
@@ -126,7 +126,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty one.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -1,6 +1,6 @@
-//! What several ledgers cost together, to a device that is in all of them.
+//! The joint cost of several ledgers for a device that is in all of them.
 //!
-//! Each ledger pays for its own task and knows of no other. Whoever takes part in several pays for all: their events compose,
+//! Each ledger pays for its own task and knows of no other. The costs of a user in several add up: their events compose,
 //! also where the tasks run at the same time and one looks at what the other released: Renyi divergences and privacy losses, by which
 //! the accountants judge, compose then too (Lyu 2022; Vadhan and Zhang 2023).
 
@@ -14,25 +14,25 @@ use privacy::{
     units::Delta,
 };
 
-/// What several ledgers guarantee together.
+/// The joint guarantee of several ledgers.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Together {
     /// How many ledgers there are.
     pub ledgers: u64,
     /// The delta of all of it.
     pub delta: Delta,
-    /// What all of them cost.
+    /// The joint cost of all ledgers.
     #[serde(flatten)]
     pub judgement: Judgement,
 }
 
-/// What a unit pays that is in all of these ledgers, at a delta or at the smallest that one of them has.
+/// The joint cost for a unit that is in all of these ledgers, at a delta or at the smallest delta of the ledgers.
 ///
 /// # Errors
 /// When they do not protect the same, one is there twice or guarantees nothing, or no accountant judges all of it.
 pub fn together<S: LedgerStore>(ledgers: &[Ledger<S>], delta: Option<Delta>) -> Result<Together, LedgerError> {
     let Some((first, others)) = ledgers.split_first() else {
-        return Err(refused("there is none"));
+        return Err(refused("no ledger was given"));
     };
     others.iter().try_for_each(|other| check_same(first, other))?;
     for (i, ledger) in ledgers.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Everything checked and computed once more, and what cannot be checked said too (rule P17).
+//! Verification: checks everything, recomputes epsilon, and says what cannot be checked (rule P17).
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use privacy::{
     units::{Delta, Epsilon},
 };
 
-/// What was checked and found right. Whatever is wrong is an error instead.
+/// The result of a successful verification. Anything wrong is an error instead.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verification {
     /// How many entries there are, each chained to the one before it and signed.
@@ -31,7 +31,7 @@ pub struct Verification {
     pub head: Head,
     /// The key that signed every entry.
     pub key: VerifyingKey,
-    /// Whether that key was pinned by whoever asked.
+    /// Whether the caller pinned that key.
     pub key_pinned: bool,
     /// The heads that were shown; all lie on the chain.
     pub heads: HeadCheck,
@@ -65,7 +65,7 @@ pub struct Verification {
     pub basis: Basis,
     /// How the ledger was closed: why the run ended, and which keys are gone. None while it is open.
     pub closing: Option<Closing>,
-    /// Why the users' data changed in the midst of the run, each time.
+    /// Why the users' data changed during the run, each time.
     pub data_changes: Vec<DataChanged>,
     /// Where the noise came from.
     pub randomness: Randomness,
@@ -82,7 +82,7 @@ pub struct Verification {
 /// The heads that were shown.
 #[derive(Debug, Clone, Serialize)]
 pub struct HeadCheck {
-    /// Given by whoever asked.
+    /// Heads given by the caller.
     pub given: Vec<Head>,
     /// How many entries were added after the longest of them; none if none was given.
     pub entries_since: Option<u64>,

@@ -1,8 +1,8 @@
-//! A release as the bytes that are stored of it.
+//! A release as the bytes stored for it.
 //!
-//! The digest of a long vector and making it durable take about as long, and neither needs the other: whoever has threads asks for
+//! The digest of a long vector and making it durable take about as long, and neither needs the other: a caller with threads asks for
 //! [`Written::digest`] on one while another is in [`Ledger::keep`](crate::Ledger::keep), and then records. The digest is computed
-//! here and nowhere else, once, by whoever asks first.
+//! here and nowhere else, once, at the first request.
 
 use std::sync::{
     OnceLock,

@@ -1,4 +1,4 @@
-//! Who is connected, from where, and who has waited longest without a request.
+//! Counts connections in total and by address, and finds the one that has been idle longest.
 
 use std::{
     collections::{BTreeMap, HashMap},

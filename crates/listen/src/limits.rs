@@ -1,8 +1,8 @@
-//! How many may be connected, how long each may take, and how slow it may be.
+//! Limits on the number, duration and slowness of connections.
 
 use std::time::Duration;
 
-/// What a server bears.
+/// The limits of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The most connections at a time. Where the system lets the process have fewer files, fewer.
@@ -21,17 +21,17 @@ pub struct Limits {
     pub body: Duration,
     /// How long an answer may take: more than the patience of any device.
     pub answer: Duration,
-    /// The fewest bytes a second of a body.
+    /// The least rate of a body, in bytes per second.
     pub rate: u32,
     /// How long a body may take without being slower than `rate`; at no time may it pause for longer than twice this.
     pub grace: Duration,
-    /// How long a device may take none of its answer; over time it must take `rate` bytes a second.
+    /// How long a device may take none of its answer; over time it must take `rate` bytes per second.
     pub stall: Duration,
     /// The most bytes of bodies in memory.
     pub room: usize,
     /// How long a body waits for room before the device is told to come back.
     pub room_wait: Duration,
-    /// How long requests may go on when the server is told to stop.
+    /// How long requests may continue when the server is told to stop.
     pub finish: Duration,
 }
 

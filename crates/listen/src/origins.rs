@@ -1,8 +1,8 @@
-//! Which pages of the web may speak to a server (CORS, the Fetch standard, section 3.2).
+//! Which web origins may send requests (CORS, the Fetch standard, section 3.2).
 //!
 //! A browser lets a page read what another origin answers only where that one says so. No page may unless the operator names its origin
 //! ([`Origins`]). A browser sends nothing of this protocol before it has asked: requests have types and methods that need a preflight, so a page of
-//! an origin that is not named says nothing at all. This keeps pages apart, not people: whoever has no browser can say any origin. Nothing
+//! an origin that is not named says nothing at all. This keeps pages apart, not people: a client that is not a browser can claim any origin. Nothing
 //! here hangs on cookies, so credentials are never allowed.
 
 use std::str::FromStr;
@@ -30,7 +30,7 @@ const ASKS_AGAIN_S: HeaderValue = HeaderValue::from_static("7200");
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin(HeaderValue);
 
-/// No origin.
+/// Not a valid origin.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{text:?} is no origin: write the scheme, the name and the port, if it is not the usual one, in lower case and nothing after them, such as https://example.org"
@@ -73,7 +73,7 @@ impl FromStr for Origin {
 pub struct Origins(Vec<Origin>);
 
 impl Origins {
-    /// These.
+    /// Allows these origins.
     #[must_use]
     pub const fn new(origins: Vec<Origin>) -> Self {
         Self(origins)

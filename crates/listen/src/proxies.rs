@@ -1,9 +1,9 @@
-//! From where a request comes, where a proxy stands in between.
+//! Finds the client's address behind a trusted proxy.
 //!
 //! Limits are by address, and behind a proxy all devices have the proxy's. A proxy says in `X-Forwarded-For` for whom it speaks; so can anybody
 //! else. So the word of those is taken whom the operator names ([`Proxies`]), and of nobody else: from the end of the list, which the last
 //! proxy wrote, back to the first address that is no such proxy. A proxy that is trusted must add the address of its own client to the list,
-//! or write the list anew.
+//! or overwrite the list.
 //!
 //! Where a trusted proxy says nothing that can be read, or names this machine, which nobody limits, everybody whom it speaks for counts as
 //! one address that nobody has: too few are let in then, and never too many.
@@ -28,7 +28,7 @@ pub struct Network {
     bits: u8,
 }
 
-/// No network.
+/// Not a valid network.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{text:?} is neither an address nor a network such as 10.0.0.0/8")]
 pub struct NoNetwork {
@@ -71,20 +71,20 @@ impl Network {
 pub struct Proxies(Vec<Network>);
 
 impl Proxies {
-    /// These.
+    /// Trusts these networks.
     #[must_use]
     pub const fn new(networks: Vec<Network>) -> Self {
         Self(networks)
     }
 
-    /// Whether an address is one of theirs.
+    /// Whether an address belongs to a trusted proxy.
     #[must_use]
     pub fn are_at(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.holds(address))
     }
 
-    /// From where a request comes, by what its peer and its header say.
+    /// The address a request comes from, by its peer and its header.
     #[must_use]
     pub fn origin(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         if !self.are_at(peer) {

@@ -1,4 +1,4 @@
-//! The accept loop: who comes in, for how long, and how it ends.
+//! The accept loop: admits connections, limits their time, and shuts down.
 
 use std::{
     convert::Infallible,
@@ -72,7 +72,7 @@ pub struct Server {
     crowded: fn() -> Response,
 }
 
-/// What a server did until it was stopped.
+/// Statistics of a server's connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Served {
     /// Connections that it took.
@@ -134,7 +134,7 @@ impl Server {
         &self.limits
     }
 
-    /// Serves until it is told to stop. Then it takes no more connections and no more requests; those that are under way may go on
+    /// Serves until it is told to stop. Then it takes no more connections and no more requests; those that are under way may continue
     /// for as long as [`Limits::finish`] says, and are cut.
     pub async fn serve(self, app: Router, stop: impl Future<Output = ()>) -> Served {
         let census = Census::new(self.limits);

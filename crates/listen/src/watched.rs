@@ -1,4 +1,4 @@
-//! A stream that ends itself when nothing comes or nothing is taken.
+//! A stream that closes itself when nothing arrives or the peer stops reading.
 //!
 //! hyper's own limit on headers also counts the time between two requests, so it cannot tell a device that keeps its connection from
 //! one that sends a byte of its header every second; nor has it a limit on how slowly an answer is taken. Here both are counted where
@@ -118,7 +118,7 @@ impl<I> Watched<I> {
         Self { stream, standing, limits, quiet, stuck: None, pace }
     }
 
-    /// Whether a write that could not go on has waited for too long.
+    /// Whether a write that could not continue has waited for too long.
     fn waited<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         let patience = self.pace.patience();
         let (_, alarm) = self.stuck.get_or_insert_with(|| {

@@ -1,10 +1,10 @@
-//! What every model can do: say how likely each next token is.
+//! The trait of all language models: how likely is each next token?
 //!
 //! Metrics and suggestions are written against this, so that an LSTM and an n-gram model are measured by the same lines.
 
 /// Says how likely each token is to come next.
 ///
-/// Every id must be below [`Self::vocabulary`]: whoever takes ids from outside checks them first, as
+/// Every id must be below [`Self::vocabulary`]: callers check ids from outside first, as
 /// [`Measure`](crate::metrics::Measure) does.
 pub trait LanguageModel: Sync {
     /// Entries of the vocabulary.

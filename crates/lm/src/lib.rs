@@ -1,21 +1,21 @@
-//! Keyboard language models: words to ids to loss to update, and the metrics of keyboards.
+//! Keyboard language models: tokenizer, vocabulary, recurrent and n-gram models, keyboard metrics.
 //!
 //! | module         | what it is                                                              |
 //! |----------------|-------------------------------------------------------------------------|
-//! | [`tokenizer`]  | text to words or characters                                             |
+//! | [`tokenizer`]  | splits text into words or characters                                    |
 //! | [`vocabulary`] | words to ids and back                                                   |
 //! | [`stream`]     | text as sequences of ids: a line each, or one long stream                |
-//! | [`model`]      | the papers' models: their parts, their parameters, how they are computed |
-//! | [`kernels`]    | vector code, written once                                               |
-//! | [`language_model`] | what every model can do: say how likely each next token is           |
-//! | [`ngram`]      | interpolated Kneser-Ney, the baseline that the papers replaced          |
-//! | [`mixture`]    | two models, interpolated                                                |
-//! | [`metrics`]    | how keyboards are measured                                              |
-//! | [`predict`]    | suggestions while somebody types                                        |
-//! | `rank`         | where a word stands among all, and which come first                     |
-//! | [`typing`]     | somebody typing: what keys do to text and suggestions                    |
-//! | [`folder`]     | a model as files, in bytes                                              |
-//! | [`tensors`]    | safetensors, as a stream                                                |
+//! | [`model`]      | the papers' recurrent models: configuration, parameters, computation     |
+//! | [`kernels`]    | portable vector code                                                    |
+//! | [`language_model`] | the trait of all language models: how likely is each next token      |
+//! | [`ngram`]      | interpolated Kneser-Ney n-grams, the baseline                           |
+//! | [`mixture`]    | interpolates two models                                                 |
+//! | [`metrics`]    | keyboard metrics                                                        |
+//! | [`predict`]    | suggestions while a user types                                          |
+//! | `rank`         | ranks a word among all predictions, and finds the best                  |
+//! | [`typing`]     | simulates typing: how keys change text and suggestions                   |
+//! | [`folder`]     | a model as a Hugging Face folder                                        |
+//! | [`tensors`]    | reads and writes safetensors                                            |
 
 pub mod folder;
 pub mod kernels;

@@ -1,4 +1,4 @@
-//! Two models, interpolated: `p(w) = (1 - weight) p_first(w) + weight p_second(w)`.
+//! Interpolates two models: `p(w) = (1 - weight) p_first(w) + weight p_second(w)`.
 //!
 //! So the user's own n-gram, counted on the device as the user types, is used beside the general model (Popov et al. 2018, section 1).
 

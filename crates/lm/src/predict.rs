@@ -1,4 +1,4 @@
-//! Suggestions while somebody types.
+//! Suggestions while a user types.
 //!
 //! A keyboard shows the likeliest words that begin with what was typed of the current one. Log-probabilities come from a
 //! model, once for a context; every further letter only narrows the words down. Words that begin alike stand together in
@@ -121,7 +121,7 @@ fn before(value: f32, id: u32, other: f32, other_id: u32) -> bool {
     value > other || (value == other && id < other_id)
 }
 
-/// What was typed so far: finished tokens, and the beginning of the current word.
+/// The text typed so far: finished tokens, and the beginning of the current word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Typed<'a> {
     /// BOS and the ids of all finished tokens: what a model is to read.
@@ -130,7 +130,7 @@ pub struct Typed<'a> {
     pub finished: &'a str,
     /// The beginning of the current word as the vocabulary writes it; empty before its first letter.
     pub beginning: String,
-    /// Whether it is a word at all: in the midst of `12:30` or of an address nothing is suggested.
+    /// Whether it is a word at all: in the middle of `12:30` or of an address nothing is suggested.
     pub is_word: bool,
 }
 
@@ -158,7 +158,7 @@ impl<'a> Typed<'a> {
 pub struct Suggestion {
     /// The word.
     pub word: String,
-    /// From 0 to 1.
+    /// The probability, from 0 to 1.
     pub probability: f64,
 }
 
@@ -172,7 +172,7 @@ pub struct Predictor<'a> {
 }
 
 impl<'a> Predictor<'a> {
-    /// With a model and its vocabulary.
+    /// A predictor with a model and its vocabulary.
     #[must_use]
     pub fn new(model: &'a dyn LanguageModel, vocabulary: &'a Vocabulary, rules: Rules) -> Self {
         Self { reader: model.reader(), vocabulary, keyboard: Keyboard::new(vocabulary.words()), rules }

@@ -1,4 +1,4 @@
-//! Where the truth stands among all predictions, and which come first: the inner loops of metrics and suggestions.
+//! Ranks a word among all predictions, and finds the best ones: the inner loops of metrics and suggestions.
 //!
 //! Both run over the whole vocabulary for every token, so they are written to be vectorised: comparisons summed or joined
 //! without branches, over blocks.

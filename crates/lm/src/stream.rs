@@ -1,4 +1,4 @@
-//! Text as sequences: a line each, or one long stream of ids, cut into as many sequences as a batch has (Zaremba et al. 2014).
+//! Text as sequences: one per line, or one long stream of ids cut into as many sequences as a batch has (Zaremba et al. 2014).
 
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ pub struct Stream {
     targets: Vec<u32>,
 }
 
-/// What tells one stream from another.
+/// The fingerprint of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     tokens: usize,
@@ -66,7 +66,7 @@ impl Stream {
         self.targets.len()
     }
 
-    /// What tells this stream from another.
+    /// The fingerprint of this stream.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let bytes = self.inputs.iter().chain(&self.targets).flat_map(|id| id.to_le_bytes());

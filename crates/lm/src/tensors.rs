@@ -1,4 +1,4 @@
-//! safetensors, written and read: models, and states of training.
+//! Reads and writes safetensors: models and training states.
 //!
 //! The header is read by the crate `safetensors`, which checks names, offsets and sizes. Its readers want the whole file in
 //! memory, and a keyboard has no room for a model twice: the tensors are read here, as a stream. Written by hand: the crate
@@ -21,7 +21,7 @@ pub enum TensorsError {
     /// Bytes are missing.
     #[error("is truncated: {got} bytes of {want}")]
     Truncated {
-        /// How many there are.
+        /// The number found.
         got: u64,
         /// How many there should be.
         want: u64,
@@ -29,7 +29,7 @@ pub enum TensorsError {
     /// Bytes that belong to no tensor.
     #[error("has {got} bytes, but its tensors end after {want}")]
     TooLong {
-        /// How many there are.
+        /// The number found.
         got: u64,
         /// How many there should be.
         want: u64,
@@ -57,9 +57,9 @@ pub enum TensorsError {
     Shape {
         /// Its name.
         name: String,
-        /// In the file.
+        /// The value in the file.
         got: Vec<usize>,
-        /// In the model.
+        /// The value the model expects.
         want: Vec<usize>,
     },
     /// A tensor of another type.
@@ -67,9 +67,9 @@ pub enum TensorsError {
     Type {
         /// Its name.
         name: String,
-        /// In the file.
+        /// The value in the file.
         got: String,
-        /// What is read.
+        /// The supported type.
         want: String,
     },
 }
@@ -81,11 +81,11 @@ pub struct Tensor<'a> {
     pub name: &'a str,
     /// Its shape.
     pub shape: Vec<usize>,
-    /// What is in it.
+    /// The tensor's values.
     pub values: Values<'a>,
 }
 
-/// What is in a tensor.
+/// The values of a tensor.
 #[derive(Debug, Clone, Copy)]
 pub enum Values<'a> {
     /// Numbers of 32 bits.
@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
         Ok(Self { from, header, start: 8 + want, at: 8 + want })
     }
 
-    /// What its metadata say.
+    /// A value of the metadata.
     #[must_use]
     pub fn metadata(&self, key: &str) -> Option<&str> {
         self.header.metadata().as_ref()?.get(key).map(String::as_str)

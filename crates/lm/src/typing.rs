@@ -1,4 +1,4 @@
-//! Somebody typing: what keys do to the text and to the suggestions, without a screen.
+//! Simulates typing: how keys change the text and the suggestions, without a screen.
 
 use crate::{
     predict::{Predictor, Suggestion},
@@ -14,13 +14,13 @@ pub enum Key {
     Take(usize),
     /// Takes the last character back.
     Backspace,
-    /// Begins anew.
+    /// Starts over with an empty text.
     Enter,
     /// Leaves.
     Leave,
 }
 
-/// What happened.
+/// The effect of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Something may look different now.
@@ -31,7 +31,7 @@ pub enum Effect {
     Left,
 }
 
-/// Somebody typing.
+/// A typing session.
 pub struct Session<'a, 'm> {
     predictor: &'a mut Predictor<'m>,
     /// How many suggestions are shown.
@@ -43,19 +43,19 @@ pub struct Session<'a, 'm> {
 }
 
 impl<'a, 'm> Session<'a, 'm> {
-    /// Somebody who has typed nothing yet and is shown so many suggestions.
+    /// A session with empty text that shows this many suggestions.
     pub fn new(predictor: &'a mut Predictor<'m>, shown: usize) -> Self {
         let suggestions = predictor.suggest("", shown);
         Self { predictor, shown, text: String::new(), spaced: false, suggestions }
     }
 
-    /// What was typed so far.
+    /// The text typed so far.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What is shown, as it would be typed.
+    /// The shown suggestions, as they would be typed.
     #[must_use]
     pub fn suggestions(&self) -> &[Suggestion] {
         &self.suggestions

@@ -1,4 +1,4 @@
-//! Words to ids and back.
+//! Vocabularies: words to ids and back.
 //!
 //! A vocabulary has a fixed order: the three special entries first, then words, the most frequent first. Ids are positions
 //! in it. BOS, EOS and UNK count among the size, so the papers' 10,000 entries are 9,997 words.
@@ -21,7 +21,7 @@ pub const BOS: u32 = 0;
 pub const EOS: u32 = 1;
 /// The id of every word that is not in the vocabulary.
 pub const UNK: u32 = 2;
-/// How the first ids are written.
+/// The entries of the first ids.
 pub const SPECIAL: [&str; 3] = ["<bos>", "<eos>", "<unk>"];
 /// The most entries a vocabulary may have.
 pub const MOST_ENTRIES: usize = 1 << 24;
@@ -34,15 +34,15 @@ pub enum VocabularyError {
     Twice {
         /// The entry.
         entry: String,
-        /// Where it stands first.
+        /// Where it occurs first.
         first: u32,
-        /// Where it stands again.
+        /// Where it occurs again.
         second: u32,
     },
     /// An entry without characters.
     #[error("entry {id} is empty")]
     Empty {
-        /// Where it stands.
+        /// The id of the entry.
         id: u32,
     },
     /// A list that does not begin with the special entries.
@@ -52,7 +52,7 @@ pub enum VocabularyError {
         line: usize,
         /// The special entry.
         expected: &'static str,
-        /// What stands there.
+        /// The entry found there.
         got: String,
     },
     /// An escape that means nothing.
@@ -113,7 +113,7 @@ impl Vocabulary {
         Ok(())
     }
 
-    /// The first words of a public list, one a line with the most frequent first; what follows a tab is not read. Words are
+    /// The first words of a public list, one per line with the most frequent first; what follows a tab is not read. Words are
     /// taken as the tokenizer writes them; lines that are not exactly one token are left out.
     ///
     /// # Errors
@@ -186,7 +186,7 @@ impl Vocabulary {
         }
     }
 
-    /// One entry a line.
+    /// The vocabulary as text, one entry per line.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = String::new();
@@ -261,7 +261,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Nothing counted yet.
+    /// Creates an empty count.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

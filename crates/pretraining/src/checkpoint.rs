@@ -1,9 +1,9 @@
-//! Where a run stands, as one file of safetensors in the folder of its model.
+//! Checkpoints of a run, one safetensors file in the folder of its model.
 //!
 //! | part      | what it holds                                                                             |
 //! |-----------|-------------------------------------------------------------------------------------------|
 //! | tensors   | the parameters by their names in the model, and inside an epoch `carried`: what the layers carry from one batch to the next |
-//! | metadata  | `format`; `progress`: schedule, text, kernels, epochs and how far the present one is; `model`: what is trained; `vocabulary`: its entries, one a line |
+//! | metadata  | `format`; `progress`: schedule, text, kernels, epochs and how far the present one is; `model`: what is trained; `vocabulary`: its entries, one per line |
 //!
 //! The file is replaced in one step. So a process can be killed at any time, and what it left can be resumed. It stays when
 //! the run is done: from there the model can be trained further.
@@ -35,7 +35,7 @@ const FORMAT: &str = "keyhush-pretraining-1";
 /// The tensor of what the layers carry.
 const CARRIED: &str = "carried";
 
-/// What an epoch came to.
+/// The results of an epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Epoch {
@@ -50,23 +50,23 @@ pub struct Epoch {
     pub valid_perplexity: Option<f64>,
     /// Tokens that were predicted.
     pub tokens: u64,
-    /// How long it took.
+    /// Its duration in seconds.
     pub seconds: f64,
-    /// How fast it was.
+    /// Its tokens per second.
     pub tokens_per_s: f64,
 }
 
-/// How far an epoch is.
+/// The progress within an epoch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
     /// Batches that are done.
     pub batches: usize,
-    /// Their losses together.
+    /// The sum of their losses.
     pub loss: f64,
-    /// Their tokens.
+    /// The number of tokens.
     pub tokens: u64,
-    /// How long they took.
+    /// Their duration in seconds.
     pub seconds: f64,
 }
 
@@ -78,13 +78,13 @@ impl Part {
     }
 }
 
-/// How far a run is, and what it must have in common with the one that goes on with it.
+/// The progress of a run, and what a resumed run must have in common with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
     /// How the text is walked.
     pub schedule: Schedule,
-    /// Which text.
+    /// The fingerprint of the text.
     pub text: Fingerprint,
     /// What decides the bits: the kernels' path, or the engine and its precision.
     pub kernels: String,
@@ -94,12 +94,12 @@ pub struct Progress {
     pub part: Part,
 }
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checkpoint {
-    /// How far it is.
+    /// The progress of the run.
     pub progress: Progress,
-    /// What is trained.
+    /// The model configuration.
     pub config: ModelConfig,
     /// The vocabulary, one entry a line in the order of ids.
     pub vocabulary: String,

@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! Errors of pretraining, and what to do about them.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub enum PretrainError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
     /// Parameters that are no numbers any more.
@@ -37,7 +37,7 @@ pub enum PretrainError {
         /// The epoch.
         epoch: u32,
     },
-    /// Whoever trains cannot, or broke down.
+    /// The engine cannot train, or failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// A file.

@@ -1,14 +1,14 @@
-//! Training on public text, without federation.
+//! Pretraining: central training on public text, without federation.
 //!
 //! The text is one long stream, cut into as many sequences as a batch has, read side by side with carried state (Zaremba
 //! et al. 2014). Every line begins with BOS, which is read and never predicted, and ends with EOS. A run that was stopped
-//! goes on from its checkpoint to the same model, to the bit.
+//! resumes from its checkpoint and ends with the same model, bit for bit.
 //!
 //! | module         | what it is                                                  |
 //! |----------------|-------------------------------------------------------------|
-//! | [`schedule`]   | how the text is walked: batches, epochs, the learning rate   |
-//! | `training`     | a run in its midst: steps, measuring, checkpoints            |
-//! | [`checkpoint`] | where a run stands, as a file                                |
+//! | [`schedule`]   | batches, epochs, the learning rate                           |
+//! | `training`     | a running pretraining: steps, evaluations, checkpoints       |
+//! | [`checkpoint`] | checkpoints of a run                                         |
 
 pub mod checkpoint;
 mod error;
@@ -67,7 +67,7 @@ impl ModelChoice {
     }
 }
 
-/// How a model reads text.
+/// The tokenizer of a model.
 #[must_use]
 pub const fn tokenizer(config: &ModelConfig) -> Tokenizer {
     match config.token {
@@ -76,7 +76,7 @@ pub const fn tokenizer(config: &ModelConfig) -> Tokenizer {
     }
 }
 
-/// What is trained on what.
+/// A pretraining task: the model and the text.
 #[derive(Debug, Clone)]
 pub struct Task {
     /// What the model is called.

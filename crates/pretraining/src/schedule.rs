@@ -1,10 +1,10 @@
-//! How the text is walked: batches, epochs and the learning rate.
+//! Batches, epochs and learning rate: in which order the text is read.
 
 use serde::{Deserialize, Serialize};
 
 use crate::PretrainError;
 
-/// What a run that is resumed must have in common with the one that was stopped.
+/// The schedule of training, which must be the same when a run is resumed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
@@ -52,7 +52,7 @@ impl Schedule {
         (self.decay_after..epoch).fold(self.learning_rate, |rate, _| rate * self.decay)
     }
 
-    /// What this differs in from the schedule that a run was begun with, as flags; epochs may be added, and gradients clipped otherwise.
+    /// The differences from the schedule that a run started with, as flags; epochs may be added, and the clip norm changed.
     #[must_use]
     pub fn difference(&self, begun: &Self) -> Option<String> {
         let pairs = [

@@ -1,4 +1,4 @@
-//! A run in its midst: steps, measuring, checkpoints.
+//! A running pretraining: steps, evaluations, checkpoints.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,11 +24,11 @@ use crate::{
     schedule::Schedule,
 };
 
-/// Who hears how far a run is.
+/// Receives the progress of a run.
 pub trait Watch {
-    /// An epoch begins, or goes on after so many of its batches.
+    /// An epoch begins, or continues after so many of its batches.
     fn begins(&mut self, epoch: u32, batches: usize, done: usize);
-    /// A batch is done; says whether to go on. Who does not want to finds a checkpoint.
+    /// A batch is done; returns whether to continue. Who does not want to finds a checkpoint.
     fn batch(&mut self, part: &Part) -> bool;
     /// The epoch is over, or was left.
     fn ends(&mut self);
@@ -39,11 +39,11 @@ pub trait Watch {
 pub enum Ended {
     /// The text was read to its end.
     Whole(Epoch),
-    /// The watch did not want to go on, and there is a checkpoint.
+    /// The watch did not want to continue, and there is a checkpoint.
     Stopped,
 }
 
-/// A run in its midst.
+/// A run in progress.
 pub struct Run<'a> {
     task: &'a Task,
     out: PathBuf,
@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
         self
     }
 
-    /// What should be known of a run that goes on otherwise than it began.
+    /// A note about a run that continues differently than it started.
     #[must_use]
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()

@@ -1,4 +1,4 @@
-//! What must be true of a run for its epsilon to be true, in words.
+//! The assumptions of an epsilon, in words.
 
 use crate::{
     event::{Adjacency, Noise, NoiseMatrix, PrivacyEvent, Segment},
@@ -83,7 +83,7 @@ fn noise_words(noise: &Noise, adjacency: Adjacency) -> String {
     }
 }
 
-/// Who takes part, in words.
+/// Describes participation in words.
 #[must_use]
 pub fn participation_words(participation: &Participation) -> String {
     match participation {

@@ -1,4 +1,4 @@
-//! The noise, rounds or cohort that a target epsilon needs.
+//! Calibration: the noise, rounds or cohort that a target epsilon needs.
 //!
 //! Calibration only searches: it makes events, asks an accountant what they cost, and returns a value whose cost is at
 //! most the target, with the judgement that says so. The search is a secant method (Illinois) on the logarithms of
@@ -31,14 +31,14 @@ const NOISE_RANGE: (f64, f64) = (1e-3, 1e8);
 /// The most rounds that are looked at.
 const MAX_ROUNDS: u64 = 1_000_000_000;
 
-/// What a run may cost, and who says what it costs.
+/// The target of a calibration: epsilon, delta and accountant.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     /// The most that it may cost.
     pub epsilon: Epsilon,
-    /// At this delta.
+    /// The delta of the target.
     pub delta: Delta,
-    /// By this accountant.
+    /// The accountant.
     pub accountant: AccountantKind,
     /// For a group of so many users.
     pub group: u32,
@@ -49,7 +49,7 @@ pub struct Target {
 pub struct Calibrated<T> {
     /// The value.
     pub value: T,
-    /// What it costs.
+    /// The cost.
     pub judgement: Judgement,
 }
 
@@ -59,7 +59,7 @@ pub enum CalibrateError {
     /// The target is not above zero, or infinite.
     #[error("the target epsilon must be finite and above 0, got {got}")]
     Target {
-        /// What was asked for.
+        /// The requested value.
         got: Epsilon,
     },
     /// Even the best value costs more.
@@ -67,7 +67,7 @@ pub enum CalibrateError {
         "no {what} from {from} to {to} reaches epsilon {target} or less; the best one tried, {best}, has epsilon {costs}"
     )]
     OutOfReach {
-        /// What was sought.
+        /// The quantity that was sought.
         what: &'static str,
         /// The smallest value that was allowed.
         from: f64,
@@ -77,13 +77,13 @@ pub enum CalibrateError {
         target: Epsilon,
         /// The best value that was tried.
         best: f64,
-        /// What it costs.
+        /// The epsilon it costs.
         costs: Epsilon,
     },
     /// Even the worst value costs less.
     #[error("every {what} from {from} to {to} has epsilon {target} or less")]
     AnyWillDo {
-        /// What was sought.
+        /// The quantity that was sought.
         what: &'static str,
         /// The smallest value that was allowed.
         from: f64,
@@ -264,7 +264,7 @@ impl Target {
     }
 }
 
-/// What is sought.
+/// The quantity that is solved for.
 struct Quantity {
     what: &'static str,
     range: (f64, f64),

@@ -1,4 +1,4 @@
-//! The clip norm that follows a quantile of the update norms, privately.
+//! The adaptive clip norm: follows a quantile of the update norms, privately.
 //!
 //! Andrew et al. 2021, Algorithm 1: with the noised fraction `b` of users whose norm is at most C, the clip moves by
 //! `C <- C exp(-eta (b - gamma))`, so that in the end a fraction gamma of the users is under it. Under DP-FTRL (Xu et al.
@@ -17,7 +17,7 @@ use crate::units::ClipNorm;
 /// The tracked clip stays between these: an update is then never clipped to nothing, nor the grid step infinite.
 const RANGE: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
 
-/// How the clip moves.
+/// The rule by which the clip norm moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClipStep {
@@ -27,7 +27,7 @@ pub enum ClipStep {
     Linear,
 }
 
-/// How a clip follows a quantile.
+/// The plan of adaptive clipping.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdaptiveClipPlan {
@@ -37,7 +37,7 @@ pub struct AdaptiveClipPlan {
     pub learning_rate: f64,
     /// C^0.
     pub initial: ClipNorm,
-    /// How it moves.
+    /// The rule by which the clip norm moves.
     pub step: ClipStep,
     /// m: the planned number of users of a round.
     pub planned_users: f64,
@@ -47,11 +47,11 @@ pub struct AdaptiveClipPlan {
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{field} must be {range}, got {got}")]
 pub struct ClipError {
-    /// Which number.
+    /// The name of the number.
     pub field: &'static str,
     /// Its legal range in words.
     pub range: &'static str,
-    /// What was refused.
+    /// The refused value.
     pub got: f64,
 }
 

@@ -1,6 +1,6 @@
-//! Differential privacy that is tight, exact and never optimistic: what a run costs, and what is done to the numbers.
+//! Differential privacy with tight, exact bounds: accountants, clipping, encoding, and noise.
 //!
-//! Say what happened as a [`PrivacyEvent`], ask an accountant what it costs:
+//! Describe what happened as a [`PrivacyEvent`], and ask an accountant for its epsilon:
 //!
 //! ```
 //! use keyhush_privacy::{AccountantKind, Delta, NoiseMultiplier, PrivacyEvent, SamplingRate};
@@ -22,24 +22,24 @@
 //! | module          | what it is                                                             |
 //! |-----------------|------------------------------------------------------------------------|
 //! | [`units`]       | epsilon, delta, rho, noise multiplier, ...: types without illegal values |
-//! | [`participation`] | who takes part: one value for the sampler and for the accountant      |
-//! | [`event`]       | what happened, and under which adjacency                               |
-//! | [`sensitivity`] | how far one user moves a run of correlated noise                       |
-//! | [`accountant`]  | moments, Renyi, privacy loss, zCDP, and the best of them               |
-//! | [`audit`]       | the statistics of audits: what an attack shows of epsilon at least       |
-//! | [`assumptions`] | what must be true of a run for its epsilon to be true                    |
+//! | [`participation`] | participation as one value for the sampler and the accountant         |
+//! | [`event`]       | privacy events: what happened, under which adjacency                   |
+//! | [`sensitivity`] | how far one user moves a run with correlated noise                     |
+//! | [`accountant`]  | accountants: moments, Renyi, privacy loss, zCDP, and the best of them  |
+//! | [`audit`]       | the statistics of audits: lower bounds on epsilon from attacks           |
+//! | [`assumptions`] | the assumptions of an epsilon, in words                                  |
 //! | [`calibrate`]   | the noise, rounds or cohort that a target needs                        |
 //! | [`query`]       | a question about a run, field by field, and the event that it describes     |
 //! | [`stages`]      | update, clipped, encoded, sum, released: each consumes the one before   |
 //! | [`encoding`]    | from floats to checked integers: grid, rounding, rotation               |
 //! | [`rng`]         | the run's key and the streams drawn from it                             |
-//! | [`step_keys`]   | the keys of a run's noise, one a step                                   |
+//! | [`step_keys`]   | the noise keys of a run, one per step                                   |
 //! | [`noise`]       | exact discrete Gaussian and Skellam samplers                            |
 //! | [`mechanism`]   | independent, tree, banded and BLT noise, one step at a time              |
-//! | [`factorization`] | the coefficients that make correlated noise small                     |
-//! | [`design`]      | correlated noise that can be asked for by name                          |
-//! | [`clip`]        | the clip norm that follows a quantile                                   |
-//! | [`workers`]     | who does work that falls into pieces                                    |
+//! | [`factorization`] | coefficients that minimize the error of correlated noise              |
+//! | [`design`]      | designs of correlated noise by name                                     |
+//! | [`clip`]        | the adaptive clip norm, which follows a quantile                        |
+//! | [`workers`]     | runs work that splits into pieces                                       |
 
 pub mod accountant;
 pub mod assumptions;

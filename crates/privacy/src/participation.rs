@@ -1,11 +1,11 @@
-//! Who takes part, as one value that the cohort sampler and the accountant both take, so that they cannot disagree.
+//! Participation as one value for both the cohort sampler and the accountant, so that they cannot disagree.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::units::{MinSeparation, SamplingRate};
 
-/// How users come to take part in rounds.
+/// How users take part in rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Participation {
@@ -42,7 +42,7 @@ pub enum ParticipationError {
     Cohort {
         /// Users in a round.
         cohort: u64,
-        /// All users.
+        /// The number of users in the population.
         population: u64,
     },
     /// Nobody may ever take part.
@@ -53,7 +53,7 @@ pub enum ParticipationError {
         "a population of {population} cannot fill rounds of {cohort} with {min_separation} rounds between two participations: at least {needed} users are needed"
     )]
     SeparationInfeasible {
-        /// All users.
+        /// The number of users in the population.
         population: u64,
         /// Users in a round.
         cohort: u64,
@@ -67,7 +67,7 @@ pub enum ParticipationError {
         "a population of {population} with at most {max_participations} participations each cannot fill {rounds} rounds of {cohort}: {needed} participations are needed"
     )]
     ParticipationsInfeasible {
-        /// All users.
+        /// The number of users in the population.
         population: u64,
         /// Users in a round.
         cohort: u64,

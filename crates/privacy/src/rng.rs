@@ -1,4 +1,4 @@
-//! Keys, and the streams drawn from them (rule P13).
+//! Keys, and the random streams drawn from them (rule P13).
 //!
 //! A run with secret noise has a 256-bit [`NoiseKey`], drawn from the operating system when the run is created and kept in
 //! `secret/` until it ends. It goes into the key of every step's noise ([`crate::step_keys`]) and is never enough to draw
@@ -6,7 +6,7 @@
 //! so no two purposes ever share a stream. A repeatable experiment uses a [`SimulationKey`], another type, and whatever
 //! comes of it is stamped [`Randomness::Simulated`]: there is no way to make a [`NoiseKey`] from a seed.
 //!
-//! The operating system is asked by the feature `os-entropy`, and by it alone. Without it nothing here draws a key: whoever has
+//! The operating system is asked by the feature `os-entropy`, and by it alone. Without it nothing here draws a key: a caller who has
 //! randomness of another kind, such as a browser, gives the bytes ([`NoiseKey::from_secret_bytes`]).
 
 use chacha20::{
@@ -19,7 +19,7 @@ use sha2::Sha256;
 use thiserror::Error;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// Where the randomness of a release came from; part of the ledger's first entry and of the statement.
+/// The origin of a release's randomness; part of the ledger's first entry and of the statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Randomness {
@@ -68,7 +68,7 @@ impl NoiseKey {
     }
 
     /// The key of a run that is resumed, as [`NoiseKey::secret_bytes`] gave it, or fresh bytes of a machine that has no
-    /// operating system to ask. Anything else that is passed here makes the noise known to whoever knows it.
+    /// operating system to ask. Anyone who knows other bytes passed here knows the noise.
     #[must_use]
     pub fn from_secret_bytes(bytes: Zeroizing<[u8; 32]>) -> Self {
         Self(*bytes)
@@ -112,7 +112,7 @@ impl SimulationKey {
     }
 }
 
-/// What a run draws its randomness from.
+/// The source of a run's randomness.
 #[derive(Debug)]
 pub enum NoiseSource {
     /// A release: the key is secret.
@@ -133,7 +133,7 @@ impl From<SimulationKey> for NoiseSource {
     }
 }
 
-/// What a stream is for. Streams of different purposes, or of one purpose and different positions, are independent.
+/// The purpose of a stream. Streams of different purposes, or of one purpose and different positions, are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Noise of a release.
@@ -142,11 +142,11 @@ pub enum Purpose {
     Rounding,
     /// Noise that one user adds.
     UserNoise,
-    /// Who is sampled.
+    /// Sampling of cohorts.
     Cohort,
     /// Who of a cohort is in which group of it.
     Groups,
-    /// Who vanishes in the midst of a round, in simulations.
+    /// Who vanishes during a round, in simulations.
     Vanishing,
     /// The signs of the random rotation.
     Rotation,
@@ -173,7 +173,7 @@ impl Purpose {
 }
 
 impl NoiseSource {
-    /// What the ledger says of it.
+    /// The randomness as the ledger records it.
     #[must_use]
     pub const fn randomness(&self) -> Randomness {
         match self {

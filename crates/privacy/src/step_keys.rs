@@ -1,6 +1,6 @@
-//! The keys that noise is drawn from, one a step, so that no two computations share noise (rules P20 and P21).
+//! The noise keys, one per step, so that no two computations share noise (rules P20 and P21).
 //!
-//! Noise that follows from a run's key and a step alone is drawn again by whoever holds a copy of the run: two releases of one
+//! Noise that follows from a run's key and a step alone is drawn again by any copy of the run: two releases of one
 //! step with different sums differ by the difference of the sums, without noise. So in a run with secret noise
 //!
 //! ```text
@@ -14,7 +14,7 @@
 //! then be erased.
 //!
 //! A key is durable before its noise is used and is kept no longer than it is needed: for independent noise until the release
-//! is recorded, for correlated noise, of which later steps take off what earlier ones added, until the segment ends.
+//! is recorded, for correlated noise, of which later steps subtract what earlier ones added, until the segment ends.
 //!
 //! Simulations draw everything from a seed and the position, again and again the same. They are all that a build without the
 //! feature `os-entropy` has: there are no fresh bytes in it, so there are no secret steps.
@@ -58,7 +58,7 @@ impl fmt::Display for StepAt {
 pub struct LastStep {
     /// The attempt.
     pub at: StepAt,
-    /// Whether later steps take off noise that was added up to it.
+    /// Whether later steps subtract noise that was added up to it.
     pub needed_again: bool,
 }
 
@@ -71,13 +71,13 @@ pub enum StepKeyError {
     /// A key that was kept is gone.
     #[error("the noise key of {at} is not in secret/; secret/ belongs to another state of the run")]
     Missing {
-        /// Of which step.
+        /// The step.
         at: StepAt,
     },
     /// A key was drawn, and nothing was recorded of it.
     #[error("a noise key of {at} was drawn before, but its release was not recorded; open the run again")]
     Unrecorded {
-        /// Of which step.
+        /// The step.
         at: StepAt,
     },
     /// The place where keys are kept failed.
@@ -105,7 +105,7 @@ impl StepKey {
         Self(mac.finalize().into_bytes().into())
     }
 
-    /// What the next key is chained to; this one cannot be computed from it.
+    /// The link that the next key is chained to; this key cannot be computed from it.
     #[must_use]
     pub fn link(&self) -> Link {
         let mut mac = mac(&self.0);
@@ -130,7 +130,7 @@ fn mac(key: &[u8; 32]) -> Hmac<Sha256> {
     Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length")
 }
 
-/// What a step's key leaves for the next one's.
+/// The link from a step's key to the next one.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct Link([u8; 32]);
 
@@ -210,7 +210,7 @@ impl fmt::Debug for AddedTo {
     }
 }
 
-/// What the noise that is first used at one step is drawn from.
+/// The source of the noise that is first used at one step.
 #[derive(Debug)]
 pub struct StepNoise(Root);
 
@@ -259,7 +259,7 @@ pub trait StepKeys {
         None
     }
 
-    /// For a step of this segment that was recorded: its noise again, which later steps take off.
+    /// For a step of this segment that was recorded: its noise again, which later steps subtract.
     ///
     /// # Errors
     /// When its key is not there.
@@ -341,7 +341,7 @@ impl<K: KeyShelf> SecretSteps<K> {
         Self { run, shelf, open: None }
     }
 
-    /// Where they are kept.
+    /// The storage of the keys.
     pub const fn shelf(&self) -> &K {
         &self.shelf
     }

@@ -1,4 +1,4 @@
-//! The quantities of a guarantee as types that cannot hold an illegal value.
+//! The quantities of a guarantee, as types that cannot hold an illegal value.
 //!
 //! Every unit has a private field and one fallible constructor; deserialisation goes through that constructor, so a
 //! bad value is refused where it enters and nobody re-checks one. The error carries what was refused. Arithmetic
@@ -20,7 +20,7 @@ pub enum UnitError {
         unit: &'static str,
         /// The legal range in words.
         range: &'static str,
-        /// What was refused.
+        /// The refused value.
         got: f64,
     },
     /// A count that must be at least one.
@@ -28,13 +28,13 @@ pub enum UnitError {
     Zero {
         /// The unit, as its field is called in files and flags.
         unit: &'static str,
-        /// What was refused.
+        /// The refused value.
         got: u64,
     },
 }
 
 impl UnitError {
-    /// What is wrong, without the unit's name: for callers who name the field themselves.
+    /// The problem without the unit's name, for callers who name the field themselves.
     #[must_use]
     pub fn problem(&self) -> String {
         match self {
@@ -200,7 +200,7 @@ enum SeparationForm {
     Distance(u64),
 }
 
-/// How far apart two participations of one user are kept (rule P6).
+/// The minimum separation between two participations of one user (rule P6).
 ///
 /// Two meanings circulate: Xu et al. 2023 and TensorFlow Privacy count the rounds strictly *between* two
 /// participations; the matrix-factorisation literature and jax_privacy count the *distance* of their indices, which

@@ -1,7 +1,7 @@
-//! Who does work that falls into pieces: whoever asks, one piece after the other, or the threads of a caller.
+//! Runs work that splits into pieces: on the calling thread, or on threads of the caller.
 //!
 //! This crate starts no threads: it also runs in browsers. What can be done in pieces, such as the noise of a long vector, is given to
-//! [`Workers`], and whoever has threads brings some. No result depends on them: every piece has its own place, and its own stream of
+//! [`Workers`], and callers with threads provide them. No result depends on them: every piece has its own place, and its own stream of
 //! random words. Nor is any piece taken on trust: work that was not done, or not to its end, is an error ([`Undone`]), since a piece of
 //! a vector without its noise would be the sum itself.
 
@@ -32,9 +32,9 @@ impl Workers for Alone {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("only {done} of {pieces} pieces of a vector were processed; the vector must not be used")]
 pub struct Undone {
-    /// How many there were.
+    /// The number of pieces.
     pub pieces: usize,
-    /// How many were done.
+    /// The number of pieces that were done.
     pub done: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The pictures of audits: what was computed, and what an attack shows.
+//! Charts of audits: the computed bound against what an attack shows.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub fn bounds(title: &str, at_deltas: &[AtDelta]) -> Chart {
     }
 }
 
-/// How many of an auditor's guesses are right.
+/// Charts how many of an auditor's guesses are right.
 #[must_use]
 pub fn guesses(guessed: &[Guessed]) -> Chart {
     let line = |name: &str, only_present: bool| {

@@ -1,4 +1,4 @@
-//! A run as data, for the page over all runs (`keyhush board`): where it stands, its curves, its settings, what its model suggests.
+//! A run as data for the page over all runs (`keyhush board`): status, curves, settings, sample suggestions.
 //!
 //! All of it comes from [`Kept`], which reads exact losses, norms, counts and times of simulations alone (rules P12 and P23). An
 //! epsilon has a curve under the name of what it means, so none is taken for another.
@@ -29,12 +29,12 @@ const MOST_POINTS: usize = 1500;
 /// Points of the small curve in the list.
 const SMALL_POINTS: usize = 40;
 
-/// What a curve is, for all runs.
+/// The definition of a curve, for all runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Chart {
     /// Its name in [`Run::curves`].
     pub key: String,
-    /// In words.
+    /// The title.
     pub title: String,
     /// What belongs below the title; it may be empty.
     pub note: &'static str,
@@ -50,13 +50,13 @@ pub struct Chart {
     pub band: Option<[&'static str; 2]>,
 }
 
-/// What a curve is about.
+/// The group of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
-    /// How good the model is.
+    /// Model quality.
     Quality,
-    /// What it costs.
+    /// Privacy cost.
     Privacy,
     /// What users did, exactly: simulations only.
     Training,
@@ -77,7 +77,7 @@ pub struct Summary {
     pub simulated: bool,
     /// The number by which models are chosen, and what is shown beside it: their curves, and where they stand.
     pub numbers: Vec<Number>,
-    /// What it costs.
+    /// The privacy cost.
     pub price: Cost,
     /// Its settings, key by key. Of a path only the last part.
     pub settings: BTreeMap<String, String>,
@@ -85,7 +85,7 @@ pub struct Summary {
     pub small: Vec<Option<f64>>,
 }
 
-/// Where a number stands.
+/// The latest value of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Number {
     /// The name of its curve.
@@ -94,7 +94,7 @@ pub struct Number {
     pub value: Option<f64>,
 }
 
-/// What a run costs.
+/// The privacy cost of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cost {
     /// The number and what it means.
@@ -200,7 +200,7 @@ const fn epsilon_key(meaning: Meaning) -> &'static str {
 }
 
 impl Summary {
-    /// Of what the folder of a run holds.
+    /// From the stored files of a run.
     #[must_use]
     pub fn of(kept: &Kept) -> Self {
         let measures = Measures::of(&kept.metrics);
@@ -238,7 +238,7 @@ const fn because(over: &Over) -> &'static str {
 }
 
 impl Run {
-    /// Of what the folder of a run holds.
+    /// From the stored files of a run.
     #[must_use]
     pub fn of(kept: &Kept) -> Self {
         let report = Report::of(kept);

@@ -22,7 +22,7 @@ use crate::{
 /// A run among others.
 #[derive(Debug, Clone, Copy)]
 pub struct Compared<'a> {
-    /// What people call it.
+    /// The display name.
     pub name: &'a str,
     /// Its evaluations.
     pub metrics: &'a [Metrics],
@@ -63,7 +63,7 @@ pub fn overlay(compared: &[Compared<'_>]) -> Result<String, ReportError> {
     Ok(page.render()?)
 }
 
-/// Where each of the runs ended, the head of the table first: for the page and for the terminal.
+/// The last values of each run, the table's header first: for the page and for the terminal.
 #[must_use]
 pub fn cells(compared: &[Compared<'_>]) -> Vec<Vec<String>> {
     let all = all_measures(compared.iter().map(|run| run.metrics));

@@ -1,4 +1,4 @@
-//! The curves of runs: the charts that a report and a comparison share.
+//! The charts that reports and comparisons share.
 
 use federated::{
     metrics::{
@@ -23,7 +23,7 @@ fn points(metrics: &[Metrics], metric: &Metric) -> Vec<(f64, f64)> {
     metrics.iter().map(|line| (line.round as f64, value(line))).collect()
 }
 
-/// A line a run.
+/// One line per run.
 fn over_rounds(runs: &[Run<'_>], metric: &Metric) -> Chart {
     let series = runs.iter().map(|(name, metrics)| Series::new(*name, points(metrics, metric)));
     Chart {

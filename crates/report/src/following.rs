@@ -1,4 +1,4 @@
-//! The pages of a run while it is driven: TensorBoard's file follows every evaluation, the report is there whenever the run rests.
+//! Updates the pages of a run in progress: TensorBoard's file after every evaluation, the report whenever the run pauses.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub struct Pages<O> {
 }
 
 impl<O> Pages<O> {
-    /// Of the run in this folder.
+    /// Follows the run in this folder.
     pub fn new(folder: &Path, told: O) -> Self {
         Self { folder: folder.to_owned(), started: None, told }
     }

@@ -1,21 +1,21 @@
-//! The results of runs, for people. Everything shown comes from the files of runs.
+//! Reports: pages, charts and TensorBoard files of runs. Everything shown comes from the files of runs.
 //!
 //! | module          | what it is                                              |
 //! |-----------------|---------------------------------------------------------|
 //! | [`run`]         | `report.html`: a run on one page, from its folder       |
 //! | [`compare`]     | several runs in the same charts                         |
-//! | [`audit`]       | the pictures of audits                                  |
+//! | [`audit`]       | charts of audits                                        |
 //! | [`board`]       | a run as data, for the page over all runs               |
 //! | [`sweep`]       | the runs of a sweep: page, table, numbers               |
-//! | [`scalars`]     | what a run shows as numbers over its rounds             |
-//! | [`settings`]    | its settings as others may see them, without paths      |
+//! | [`scalars`]     | the scalars of a run over its rounds                    |
+//! | [`settings`]    | settings for display, without local paths               |
 //! | [`tensorboard`] | the same, for TensorBoard                               |
-//! | [`following`]   | the pages of a run while it goes on                     |
+//! | [`following`]   | updates the pages of a run in progress                  |
 //! | [`chart`]       | line charts as SVG                                      |
 //! | `curves`        | the charts that reports and comparisons share           |
-//! | `page`, `markup` | what every page has, and what makes text safe in it    |
+//! | `page`, `markup` | the template of all pages, and escaping                |
 //!
-//! Which numbers there are, and what they are called, is in [`federated::metrics::registry`].
+//! [`federated::metrics::registry`] defines all metrics and their names.
 
 pub mod audit;
 pub mod board;

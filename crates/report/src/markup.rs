@@ -1,4 +1,4 @@
-//! Text that is safe inside HTML and SVG.
+//! Escapes text for HTML and SVG.
 //!
 //! The escaper of the templates is ours: beside what a browser would obey it replaces control characters, which `askama` lets
 //! through and neither format can hold.

@@ -1,4 +1,4 @@
-//! What every page has: one file without scripts, with its style inside (`templates/page.html`), tables and charts.
+//! The template of all pages: one file without scripts, with its style inside (`templates/page.html`), tables and charts.
 
 use askama::{Template, filters::Safe};
 use federated::metrics::{Measures, Metrics};

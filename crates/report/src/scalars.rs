@@ -1,5 +1,5 @@
-//! What a run shows as numbers over its rounds, for TensorBoard and tracking servers: evaluations, and of simulations what the users of
-//! each round did and how long it took.
+//! The scalars of a run over its rounds, for TensorBoard and tracking servers: evaluations and, for simulations, the users' training and
+//! the time of each round.
 //!
 //! Nothing is here that the files of a run do not hold. What users did, and how long that took, are exact values: a run with secret noise
 //! shows neither (rules P12 and P23), also where somebody put such files into its folder. The names of the first kind say that they
@@ -20,7 +20,7 @@ use serde::Deserialize;
 
 use crate::run::time::{phases, seconds};
 
-/// What a run has left for this: lines of its files.
+/// The lines of a run's files that scalars come from.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lines {
     /// Its evaluations.
@@ -31,7 +31,7 @@ pub struct Lines {
     pub diagnostics: Vec<Diagnostics>,
 }
 
-/// What a step is about.
+/// The kind of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
     /// The evaluation of a model.
@@ -43,7 +43,7 @@ pub enum Of {
 /// Numbers of one step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// What they are about.
+    /// The kind of the scalars.
     pub of: Of,
     /// Rounds that were done.
     pub round: u64,
@@ -62,7 +62,7 @@ enum DiagnosticsLine {
 }
 
 impl Lines {
-    /// Those of the run in a folder; a line that is being written is left out.
+    /// Reads the lines of the run in a folder; a line that is being written is left out.
     ///
     /// # Errors
     /// When a file cannot be read or understood.

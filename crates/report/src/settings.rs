@@ -1,4 +1,4 @@
-//! The settings of a run as others may see them: every value under its full name, without paths of this machine.
+//! The settings of a run for display: every value under its full name, without local paths.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a run shows over its rounds, as an event file that TensorBoard reads.
+//! The scalars of a run as an event file for TensorBoard.
 //!
 //! The frames are written by hand: records as in a TFRecord file, each an `Event` of TensorFlow's `event.proto` with a wall time, a
 //! step and a summary of scalars. That is five fields of two messages, sixty lines; a crate for protocol buffers would bring a
@@ -6,8 +6,8 @@
 //! names its file after clock, host and process, and puts the time of writing into every event: the same run would not give the
 //! same bytes.
 //!
-//! The file follows from the other files of a run alone: it can be written anew at any time, and what more rounds and evaluations
-//! add comes after what was there. So a run that is resumed has no step twice, and a TensorBoard that is watching goes on
+//! The file follows from the other files of a run alone: it can be rewritten at any time, and what more rounds and evaluations
+//! add comes after what was there. So a run that is resumed has no step twice, and a TensorBoard that is watching continues
 //! reading where it was.
 
 use std::{

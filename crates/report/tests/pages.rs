@@ -169,7 +169,7 @@ fn a_run_is_reported() {
         "<title>Top-1 accuracy (thin: mean of 5 evaluations): percent over rounds</title>",
         "local training",
         "31,415,926",
-        "<th scope=\"row\">of these, training ran away</th><td>367</td>",
+        "<th scope=\"row\">of these, training diverged</th><td>367</td>",
         "noise_multiplier = 1.0",
         "<h2>Privacy statement</h2>",
         "<li><code>updates</code>",

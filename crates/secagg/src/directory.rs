@@ -1,5 +1,5 @@
-//! Who takes part: every client's keys as a leaf of one Merkle tree, so that clients who were shown different keys of
-//! anybody have different roots, and with them different sessions.
+//! The directory: every client's keys as a leaf of one Merkle tree, so that clients who were shown different keys have different roots, and
+//! therefore different sessions.
 //!
 //! Members are known by pseudonyms, drawn for the round: neighbours learn nothing by which they could meet somebody again.
 //! Positions are in the order of pseudonyms. Where the server is taken at its word, a client sees that of those it is shown, by
@@ -15,27 +15,27 @@ use crate::{
     session::{OfferHash, digest},
 };
 
-/// What a client vouches for when it advertises its keys: that these are its keys in this round, under this pseudonym.
+/// What a client asserts when it advertises its keys: that these are its keys in this round, under this pseudonym.
 #[must_use]
 pub fn statement(offer: &OfferHash, pseudonym: &Pseudonym, keys: &PublicKeys) -> Vec<u8> {
     [b"keyhush secagg keys v2", &offer.0[..], &pseudonym.0, &keys.sealing, &keys.masking, &keys.signing].concat()
 }
 
 /// Who may take part: how a client shows that its keys are a real device's, and who believes it. A server that can invent
-/// clients can surround one with its own; whoever fears that has an issuer that the server does not control attest one
+/// clients can surround one with its own; to prevent that, let an issuer that the server does not control attest one
 /// statement for each device and round, and has neighbours and committee checked here.
 pub trait Admission {
     /// The evidence for a [`statement`] of our own; no longer than the offer says.
     ///
     /// # Errors
-    /// When there is none to be had: the device does not take part.
+    /// When there is none: the device does not take part.
     fn attest(&self, statement: &[u8]) -> Result<Vec<u8>, NoEvidence>;
 
     /// Whether somebody's evidence holds.
     fn admits(&self, statement: &[u8], evidence: &[u8]) -> bool;
 }
 
-/// Whoever attests devices does not attest this one.
+/// The issuer does not attest this device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot get evidence for this device's keys: {0}")]
 pub struct NoEvidence(pub String);
@@ -94,7 +94,7 @@ impl Member {
     }
 }
 
-/// That members are at their positions.
+/// Proves that members are at their positions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proof {
     /// The hashes beside the paths to those who are shown.
@@ -221,7 +221,7 @@ mod tests {
         }
     }
 
-    /// Somebody who is seated twice, side by side or far apart: whoever sees all names sees it, whoever is shown others does not.
+    /// Somebody who is seated twice, side by side or far apart: clients that see all names notice it, clients that are shown other members do not.
     #[test]
     fn all_names_show_who_is_seated_twice() {
         for seats in [vec![0, 1, 2, 2, 3], vec![0, 1, 2, 3, 1]] {

@@ -1,8 +1,8 @@
-//! Where secrets come from: the operating system (feature `os-entropy`), or, in tests, a seed (feature `insecure`).
+//! The source of secrets: the operating system (feature `os-entropy`), or, in tests, a seed (feature `insecure`).
 
 use thiserror::Error;
 
-/// There was no randomness to be had; no secret may be drawn.
+/// There was no randomness; no secret may be drawn.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the operating system provided no randomness ({0}), so nothing can be masked")]
 pub struct NoRandomness(pub String);
@@ -39,7 +39,7 @@ mod simulated {
 
     use super::{Entropy, NoRandomness};
 
-    /// Insecure: bytes that follow from a key. Whoever knows the key knows every secret.
+    /// Insecure: bytes that follow from a key. Anyone who knows the key knows every secret.
     pub struct SimulatedEntropy(ctr::Ctr64LE<Aes256>);
 
     impl SimulatedEntropy {

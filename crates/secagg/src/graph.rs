@@ -1,5 +1,5 @@
-//! Who is whose neighbour: clients on a random ring, each next to k/2 on either side, or everybody next to everybody; and
-//! who is in the committee.
+//! The graph of neighbours: a random ring where each client is next to k/2 on either side, or the complete graph; and the choice of the
+//! committee.
 //!
 //! The ring (a Harary graph) follows from a seed, and everybody who knows the seed can draw it: the keystream of
 //! AES-256 in counter mode (64 bits, little-endian, from zero) with the seed as the key, read as little-endian 32-bit
@@ -46,7 +46,7 @@ fn shuffled(clients: u32, seed: &[u8; 32]) -> Vec<u32> {
 struct Ring {
     /// Who sits at each place.
     positions: Vec<u32>,
-    /// Where each sits.
+    /// The position of each client.
     places: Vec<u32>,
 }
 

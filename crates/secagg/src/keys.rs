@@ -1,5 +1,5 @@
-//! A client's keys of one round, what two clients agree on, and what is derived from it. Everything is bound to the session,
-//! which stands for parameters, model and directory: clients who were shown different ones share no key.
+//! A client's keys for one round, the secrets that two clients agree on, and their derivation. Everything is bound to the session, which
+//! stands for parameters, model and directory: clients who were shown different ones share no key.
 
 use aes_gcm::{
     Aes256Gcm, KeyInit,
@@ -22,7 +22,7 @@ const NONCE: usize = 12;
 /// Bytes that sealing adds.
 pub(crate) const SEAL_OVERHEAD: usize = NONCE + 16;
 
-/// What a client says of its keys.
+/// A client's public keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublicKeys {
     /// For shares on their way to one neighbour.
@@ -46,7 +46,7 @@ impl PublicKeys {
         if weak || twice || verifying_key(signing).is_none() { Err(WeakKey) } else { Ok(()) }
     }
 
-    /// All of them.
+    /// All keys.
     pub(crate) const fn all(&self) -> [[u8; 32]; 3] {
         [self.sealing, self.masking, self.signing]
     }
@@ -173,7 +173,7 @@ impl std::fmt::Debug for Agreed {
     }
 }
 
-/// That a client was shown a view.
+/// A client's signature of a view.
 pub type Signature = [u8; 64];
 
 /// The key with which a client signs what it was shown: fresh in every round, since it must not be known by it.

@@ -1,20 +1,20 @@
 //! Secure aggregation: a server learns the sum of many clients' vectors and nothing else, although clients drop out.
 //!
 //! SecAgg+ (Bell et al., CCS 2020; Bonawitz et al., CCS 2017) on a sparse random graph. Each client masks its vector with one
-//! mask of its own and one for each neighbour, which the neighbour takes off again; shares of what the masks are made of lie
-//! with the neighbours, so that the masks of those who vanish can be removed. `docs/SECAGG.md` says what it protects against.
+//! mask of its own and one for each neighbour, which the neighbour's input cancels; the neighbours hold shares of the masks'
+//! secrets, so that the masks of clients that drop out can be removed. `docs/SECAGG.md` says what it protects against.
 //!
-//! Vectors are residues mod 2^b. What they mean, how they were bounded and what noise is in them is the business of others.
+//! Vectors are residues mod 2^b. Their meaning, bounds and noise are defined elsewhere.
 //! Nothing here sends, waits, reads a clock or starts a thread: messages go in, messages come out.
 //!
 //! | module       | what it is                                                       |
 //! |--------------|------------------------------------------------------------------|
 //! | `session`    | what a round is for, and the hash that binds everything to it    |
-//! | `client`     | a device's side, one type for each state                          |
-//! | `server`     | the other side, one type for each state                           |
-//! | `message`    | what they say, and its bytes; `wire` reads and writes them        |
-//! | `parameters` | degree, threshold and committee from what the round is to withstand; a device's floor |
-//! | `graph`, `directory`, `merkle` | who is whose neighbour; whose keys are whose    |
+//! | `client`     | the client's side, one type for each state                        |
+//! | `server`     | the server's side, one type for each state                        |
+//! | `message`    | the messages and their encoding; `wire` reads and writes bytes    |
+//! | `parameters` | degree, threshold and committee for the adversary to withstand; a device's floor      |
+//! | `graph`, `directory`, `merkle` | neighbours; the keys of all clients             |
 //! | `keys`, `shamir`, `masks`, `modulus`, `entropy` | the arithmetic                     |
 //!
 //! A whole round of forty:
@@ -106,11 +106,11 @@ pub mod wire;
 
 pub use self::keys::{PublicKeys, Signature};
 
-/// What a client is called in one round, by everybody but the server: drawn for the round, and of no use in another.
+/// A client's name in one round, for everybody but the server: drawn for the round, and useless in another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pseudonym(pub [u8; 16]);
 
-/// Who a client is to the server: a number that the transport vouches for. It stays with the server, which takes one
+/// The server's number for a client, which the transport authenticates. It stays with the server, which takes one
 /// pseudonym from it in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);

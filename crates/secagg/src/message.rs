@@ -1,4 +1,4 @@
-//! The messages of a round, and their bytes.
+//! The messages of a round, and their encoding.
 //!
 //! | message            | from    | says                                                             |
 //! |--------------------|---------|------------------------------------------------------------------|
@@ -72,7 +72,7 @@ impl Kind {
         Self::UnmaskResponse,
     ];
 
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -128,14 +128,14 @@ const MEMBER: usize = 16 + 3 * 32;
 /// Bytes of a client's messages in a round, evidence left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traffic {
-    /// From the client.
+    /// Bytes sent by the client.
     pub up: usize,
     /// To the client, the offer left out: at most, since a committee that overlaps with the neighbours is not sent twice.
     pub down: usize,
 }
 
 impl Traffic {
-    /// Of a round in which nobody vanishes, for a client that is in the committee.
+    /// The traffic of a round without drop-outs, for a client in the committee.
     #[must_use]
     pub fn of(parameters: &Parameters, shape: &Shape) -> Self {
         let (clients, degree) = (parameters.clients() as usize, parameters.degree() as usize);
@@ -184,7 +184,7 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Of a round with so many clients.
+    /// The data that a server holds in such a round.
     #[must_use]
     pub fn of(parameters: &Parameters, shape: &Shape) -> Self {
         let shares = parameters.clients() as usize * parameters.degree() as usize;
@@ -216,7 +216,7 @@ impl AdvertiseKeys {
         out
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.
@@ -242,7 +242,7 @@ pub(crate) fn read_member(reader: &mut Reader<'_>) -> Result<Member, WireError> 
     Ok(Member { pseudonym, keys, evidence: reader.long_bytes()?.to_vec() })
 }
 
-/// What a client is told of the closed directory.
+/// A client's part of the closed directory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Neighbourhood {
     /// Of what the client was offered.
@@ -277,7 +277,7 @@ impl Neighbourhood {
         out
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.
@@ -330,11 +330,11 @@ fn read_proof(reader: &mut Reader<'_>) -> Result<Proof, WireError> {
 /// A client's shares for its neighbours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareKeys {
-    /// Which session.
+    /// The session this message belongs to.
     pub session: SessionId,
     /// To the seed of the client's own mask.
     pub commitment: [u8; 32],
-    /// For each neighbour.
+    /// The sealed shares, one for each neighbour.
     pub sealed: Vec<[u8; SEALED]>,
 }
 
@@ -349,7 +349,7 @@ impl ShareKeys {
         out
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.
@@ -363,10 +363,10 @@ impl ShareKeys {
     }
 }
 
-/// What neighbours sealed for a client.
+/// The shares that neighbours sealed for a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// Which session.
+    /// The session this message belongs to.
     pub session: SessionId,
     /// For each neighbour: what it sealed, if it shared.
     pub sealed: Vec<Option<[u8; SEALED]>>,
@@ -383,7 +383,7 @@ impl Delivery {
         out
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.
@@ -415,7 +415,7 @@ pub(crate) fn write_bits(bits: &Bits, out: &mut Vec<u8>) {
 /// A client's masked vector. The vector is not copied out of the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaskedInput<'a> {
-    /// Which session.
+    /// The session this message belongs to.
     pub session: SessionId,
     /// Neighbours who shared, and whose shares were no good.
     pub complaints: Bits,
@@ -431,7 +431,7 @@ impl<'a> MaskedInput<'a> {
         out
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.
@@ -443,10 +443,10 @@ impl<'a> MaskedInput<'a> {
     }
 }
 
-/// What became of everybody, as the server says.
+/// The server's claim of who shared and whose inputs arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
-    /// Which session.
+    /// The session this message belongs to.
     pub session: SessionId,
     /// Who shared, by position.
     pub present: Bits,
@@ -472,7 +472,7 @@ impl View {
         Ok(Self { session, present: read_bits(reader)?, alive: read_bits(reader)? })
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.
@@ -484,19 +484,19 @@ impl View {
         Ok(view)
     }
 
-    /// What the committee signs: session, who shared and whose vectors arrived.
+    /// The digest that the committee signs: session, who shared and whose vectors arrived.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         digest(b"keyhush secagg view v2", &[&self.encode()])
     }
 }
 
-/// That a member of the committee was shown a view.
+/// A committee member's signature of a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreement {
-    /// Which session.
+    /// The session this message belongs to.
     pub session: SessionId,
-    /// Of the view's digest.
+    /// The signature of the view's digest.
     pub signature: Signature,
 }
 
@@ -509,7 +509,7 @@ impl Agreement {
         out
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.
@@ -521,16 +521,16 @@ impl Agreement {
     }
 }
 
-/// Whose vectors arrived.
+/// Asks for shares: says whose vectors arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnmaskRequest {
-    /// Which session.
+    /// The session this message belongs to.
     pub session: SessionId,
     /// Who is in the sum, and how the client knows.
     pub survivors: Survivors,
 }
 
-/// Who is in the sum, and how a client knows.
+/// The survivors, and how a client knows them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Survivors {
     /// These of its neighbours, as the server says.
@@ -564,7 +564,7 @@ impl UnmaskRequest {
         out
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.
@@ -586,7 +586,7 @@ impl UnmaskRequest {
     }
 }
 
-/// What a client opens of one neighbour: never both.
+/// The share a client opens of one neighbour: never both.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Opened {
     /// Nothing: the neighbour did not share, or its shares were no good.
@@ -597,12 +597,12 @@ pub enum Opened {
     MaskKey(Zeroizing<[u8; Share::SIZE]>),
 }
 
-/// What a client opens of each neighbour.
+/// The shares a client opens, one of each neighbour.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UnmaskResponse {
-    /// Which session.
+    /// The session this message belongs to.
     pub session: SessionId,
-    /// Of each neighbour.
+    /// One share for each neighbour.
     pub opened: Vec<Opened>,
 }
 
@@ -632,7 +632,7 @@ impl UnmaskResponse {
         out
     }
 
-    /// From bytes.
+    /// Decodes a message.
     ///
     /// # Errors
     /// When they are not such a message's.

@@ -1,11 +1,11 @@
-//! The modulus of a sum, 2^b: so large that no sum can wrap, and no larger than a word.
+//! The modulus of a sum, 2^b: large enough that no sum can wrap, and no larger than a word.
 
 use thiserror::Error;
 
 /// The most bits: those of a word.
 pub const MOST_BITS: u32 = 32;
 
-/// 2^b, with b from 1 to 32. Whoever has one knows that the sum it was made for does not wrap.
+/// 2^b, with b from 1 to 32. The sum it was made for cannot wrap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Modulus {
     bits: u32,
@@ -36,15 +36,15 @@ pub enum ModulusError {
     /// A sum could wrap.
     #[error("sums mod 2^{bits} could overflow; at least {needed} bits are needed")]
     Wraps {
-        /// What was proposed.
+        /// The proposed number of bits.
         bits: u32,
-        /// What the sum needs.
+        /// The number of bits that the sum needs.
         needed: u32,
     },
     /// Not the bits of a word.
     #[error("a modulus must have from 1 to {MOST_BITS} bits, got {bits}")]
     Bits {
-        /// What was proposed.
+        /// The proposed number of bits.
         bits: u32,
     },
 }

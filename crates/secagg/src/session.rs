@@ -1,4 +1,4 @@
-//! What a round of secure aggregation is for, and the one hash that everything in it is bound to.
+//! The session: what a round is for, and the one hash that everything in it is bound to.
 
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -13,7 +13,7 @@ use crate::{
 /// Bytes of evidence that an offer can allow: a neighbourhood of a thousand must fit into memory.
 pub const MOST_EVIDENCE: u32 = 1 << 16;
 
-/// What is to be summed, and what the sum is to withstand.
+/// The terms of a round: what is summed, and what the sum must withstand.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Terms {
     /// The digest of the task: what devices compute.
@@ -38,7 +38,7 @@ pub struct Terms {
     pub most_evidence: u32,
 }
 
-/// What a coordinate of an input can be.
+/// The range of an input's coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inputs {
     /// At most so much, and so little that no sum wraps.
@@ -50,11 +50,11 @@ pub enum Inputs {
     Noised,
 }
 
-/// What the server asks devices to take part in. A device that takes part has bound its masks to all of it: a server that
+/// The server's offer of a round. A device that takes part has bound its masks to all of it: a server that
 /// shows somebody another model, task or parameter gets masks that do not cancel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
-    /// What is to be summed.
+    /// The terms of the round.
     pub terms: Terms,
     /// Drawn for this attempt.
     pub nonce: [u8; 32],
@@ -66,9 +66,9 @@ pub struct Offer {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{field}: {problem}")]
 pub struct TermsError {
-    /// Which part.
+    /// The name of the field.
     pub field: &'static str,
-    /// What is wrong.
+    /// A description of the problem.
     pub problem: String,
 }
 
@@ -76,7 +76,7 @@ pub struct TermsError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OfferHash(pub [u8; 32]);
 
-/// What all keys and ciphertexts of a round are bound to.
+/// The session that all keys and ciphertexts of a round are bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionId(pub [u8; 32]);
 
@@ -89,7 +89,7 @@ pub struct Coin(pub [u8; 32]);
 pub struct CoinCommitment(pub [u8; 32]);
 
 impl Coin {
-    /// What the offer says of it.
+    /// The commitment that the offer contains.
     #[must_use]
     pub fn commitment(&self) -> CoinCommitment {
         CoinCommitment(digest(b"keyhush secagg coin v2", &[&self.0]))

@@ -14,10 +14,10 @@ pub const SUITE: u8 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// Too few.
+    /// Too few bytes.
     #[error("the message is truncated")]
     Short,
-    /// Too many.
+    /// Too many bytes.
     #[error("the message has {extra} extra bytes")]
     Trailing {
         /// Number of extra bytes.
@@ -26,25 +26,25 @@ pub enum WireError {
     /// Another version of the protocol.
     #[error("the message has protocol version {got}, but this is version {ours}; update the older side")]
     Version {
-        /// What arrived.
+        /// The value received.
         got: u8,
-        /// What is spoken here.
+        /// The value this program supports.
         ours: u8,
     },
     /// Other algorithms.
     #[error("the message uses algorithm suite {got}, but this is suite {ours}; update the older side")]
     Suite {
-        /// What arrived.
+        /// The value received.
         got: u8,
-        /// What is spoken here.
+        /// The value this program supports.
         ours: u8,
     },
     /// Another message.
     #[error("expected message {expected}, got number {got}")]
     Kind {
-        /// What could come.
+        /// The messages expected.
         expected: &'static str,
-        /// What came.
+        /// The value received.
         got: u8,
     },
     /// A value without meaning.
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
-    /// All that is left.
+    /// All remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
@@ -127,13 +127,13 @@ impl<'a> Reader<'a> {
 pub struct Bits(Vec<bool>);
 
 impl Bits {
-    /// From what is true of each.
+    /// A list of bits, one for each client.
     #[must_use]
     pub const fn new(bits: Vec<bool>) -> Self {
         Self(bits)
     }
 
-    /// What is true of each.
+    /// The bits, in order.
     pub fn iter(&self) -> impl Iterator<Item = bool> + '_ {
         self.0.iter().copied()
     }
@@ -156,7 +156,7 @@ impl Bits {
         self.0.is_empty()
     }
 
-    /// Of how many it is true.
+    /// The number of bits that are set.
     #[must_use]
     pub fn ones(&self) -> usize {
         self.iter().filter(|b| *b).count()

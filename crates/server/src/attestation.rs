@@ -1,7 +1,7 @@
-//! Whether a device is one that its maker vouches for: somebody else is asked, before it is enrolled.
+//! Asks the operator's attestation command about each device before it is enrolled.
 //!
 //! Makers of devices each have a way of their own to say so, and a service that knows. What a device says of itself goes to a command of the
-//! operator's, with the key that is to be enrolled: a statement that names another key is not this device's. Whoever does not know the
+//! operator's, with the key that is to be enrolled: a statement that names another key is not this device's. A device that does not know the
 //! token, or is enrolled already, is not asked about. A command that takes too long has said no.
 
 use std::{

@@ -1,8 +1,8 @@
-//! Tasks and models that devices ask for, in memory once each.
+//! Tasks and models that devices download, each in memory once.
 //!
 //! When a round opens, thousands of devices ask for its model within seconds. One of them has it read, and all others wait for that: each would
 //! otherwise hold a copy of its own for as long as its device takes to download it. A blob that somebody is still being sent is not let go of, for
-//! that would free nothing, and whoever asks next would have it read again.
+//! that would free nothing, and the next request would read it again.
 
 use std::{
     collections::HashMap,
@@ -148,7 +148,7 @@ mod tests {
     #[tokio::test]
     async fn who_asks_at_once_is_given_one_copy_that_was_read_once() {
         let (store, blobs) = slow();
-        // Who asks first hangs up in the midst of it.
+        // Who asks first hangs up in the middle of it.
         assert!(tokio::time::timeout(Duration::from_millis(5), blobs.get([1; 32])).await.is_err());
         let mut all = tokio::task::JoinSet::new();
         for _ in 0..64 {

@@ -1,9 +1,9 @@
-//! Which requests were heard before: one that is played again gets no place in a round, and takes nobody's place who waits for an answer.
+//! Replay protection: a repeated request gets no place in a round, and does not end the wait of the device it came from.
 //!
 //! Each request of a device has the server's clock as the device knows it, and a number that counts what it has said since it was
 //! started; both are signed. Of every device the last pair is remembered, and a request counts only if its own is larger; a check-in also only if
 //! it is not older than the server. So what somebody has seen and plays again is told to come back, and so is what was sent before and arrives after. A device whose
-//! answer was lost signs anew. It takes a few bytes for each enrolled device that spoke within the time that clocks may be apart.
+//! answer was lost signs again. It takes a few bytes for each enrolled device that spoke within the time that clocks may be apart.
 
 use std::collections::HashMap;
 

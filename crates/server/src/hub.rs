@@ -1,4 +1,4 @@
-//! The coordinator's thread, and what the routes ask of it.
+//! The coordinator's thread, and the requests of the routes to it.
 //!
 //! Requests of thousands of devices come by many threads of the runtime; a coordinator is one thing that nobody else may touch. So
 //! requests wait in an inbox, and one thread takes all that have come, lets the coordinator decide, makes what was decided
@@ -222,7 +222,7 @@ impl Hub {
         Self { attestation, ..self }
     }
 
-    /// Whether a device that enrols is one that its maker vouches for, where somebody is to be asked. Whom the server would not let in anyway, or
+    /// Whether a device that enrols is one that its manufacturer attests, where somebody is to be asked. Whom the server would not let in anyway, or
     /// knows already, nobody is asked about.
     async fn attested(&self, said: &Arc<Said>) -> Result<(), Box<Answer>> {
         let (Some(attestation), Wants::Enrol(_)) = (&self.attestation, &said.wants) else { return Ok(()) };
@@ -248,7 +248,7 @@ impl Hub {
         Err(self.refused(Reason::NotAdmitted, "the attestation of this device was not accepted"))
     }
 
-    /// Which server this is.
+    /// The server's realm.
     #[must_use]
     pub fn realm(&self) -> [u8; 32] {
         self.shared.realm.0
@@ -266,7 +266,7 @@ impl Hub {
         self.shared.core().failed.as_ref().map(ToString::to_string)
     }
 
-    /// The server is about to stop: whoever waits is answered now, and nobody waits from now on.
+    /// Before the server stops: waiting requests are answered now, and none wait from now on.
     pub fn close(&self) {
         self.shared.closing.store(true, Ordering::Release);
         let mut core = self.shared.core();
@@ -529,7 +529,7 @@ fn conduct(shared: &Shared, jobs: &Receiver<Job>) {
         }
         let has_news = core.coordinator.has_any_closed() || core.failed.is_some();
         drop(core);
-        // Whoever waits for an attempt to close is not woken for each report of it.
+        // Waiters for an attempt to close are not woken for each of its reports.
         if has_news {
             shared.changed.notify_all();
         }
@@ -614,7 +614,7 @@ impl Core {
     }
 }
 
-/// How the fleet of a task reaches the coordinator.
+/// Connects the fleet of a task with the coordinator.
 pub struct HubDriver {
     hub: Hub,
 }

@@ -1,18 +1,18 @@
-//! The server of real fleets: HTTP, TLS and a database around the coordinator of [`federated::protocol`].
+//! The server for real devices: HTTP, TLS and a database around the coordinator of [`federated::protocol`].
 //!
 //! | module     | what it is                                                                       |
 //! |------------|----------------------------------------------------------------------------------|
-//! | [`http`]   | an accept loop that slow and hostile clients cannot fill; the routes               |
-//! | [`hub`]    | the coordinator's thread, and what the routes ask of it                             |
-//! | `heard`    | which check-ins were heard before                                                  |
-//! | `blobs`    | tasks and models that devices ask for, in memory once each                         |
-//! | `uploads`  | reports on their way in                                                           |
-//! | [`tasks`]  | a server with its tasks: begun, gone on with, stopped                              |
-//! | [`orders`] | what the operator wants of each task: to run, to rest, to end                      |
-//! | [`listing`] | where each task stands, for whoever looks while a server runs                      |
-//! | [`attestation`] | whether somebody vouches for a device that enrols                              |
-//! | [`token`]  | the token that devices enrol with, where the operator brings none                  |
-//! | [`sqlite`] | everything that a server keeps, in one SQLite file: devices, attempts, ledgers, runs |
+//! | [`http`]   | the HTTP server: an accept loop that slow and hostile clients cannot exhaust; routes |
+//! | [`hub`]    | the coordinator's thread, and the requests of the routes to it                      |
+//! | `heard`    | replay protection                                                                  |
+//! | `blobs`    | tasks and models that devices download, each in memory once                        |
+//! | `uploads`  | incoming reports                                                                  |
+//! | [`tasks`]  | a server with its tasks: started, resumed, stopped                                 |
+//! | [`orders`] | the operator's orders: run, pause or stop a task                                   |
+//! | [`listing`] | the state of each task, read while a server runs                                   |
+//! | [`attestation`] | asks the operator's attestation command about a device that enrols             |
+//! | [`token`]  | the enrolment token, if the operator supplies none                                 |
+//! | [`sqlite`] | all durable state in one SQLite file: devices, attempts, ledgers, runs               |
 
 pub mod attestation;
 mod blobs;

@@ -1,4 +1,4 @@
-//! Where each task of a server stands, read beside it: from its database, the orders that were given, and its ledgers.
+//! The state of each task of a server, read from outside: from its database, the operator's orders, and its ledgers.
 //!
 //! Nothing here is a secret's, and nothing is exact but what operators may see (rule P26): how many devices are enrolled. Epsilons
 //! come with what they mean (rule P23): while a task runs, what holds is its whole plan's.
@@ -22,13 +22,13 @@ use crate::{
     tasks::ServeError,
 };
 
-/// How a task stands.
+/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stands {
     /// A server runs it.
     Running,
-    /// It is to rest, and the attempt that devices have goes on to its end.
+    /// It is to rest, and the attempt that devices have continues to its end.
     Pausing,
     /// It rests: nobody is asked.
     Paused,
@@ -36,26 +36,26 @@ pub enum Stands {
     Stopping,
     /// It is over: its ledger is closed.
     Over,
-    /// The server runs, and this task cannot go on.
+    /// The server runs, and this task cannot continue.
     Broken,
     /// No server runs it now.
     NotServed,
 }
 
-/// A task, for whoever looks.
+/// The state of a task, for display.
 #[derive(Debug, Clone, Serialize)]
 pub struct Listed {
-    /// What it is called.
+    /// The task's name.
     pub task: String,
     /// The digest of its terms, by which devices know it; none where no server has run it yet.
     pub digest: Option<String>,
-    /// How it stands.
+    /// The task's state.
     pub state: Stands,
     /// What its operator wants of it.
     pub wanted: Order,
     /// Whether the server that runs it does what is wanted.
     pub obeyed: bool,
-    /// Why it is over, or cannot go on.
+    /// Why it is over, or cannot continue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// Devices that are enrolled on the server, for all of its tasks. Outside the guarantee (rule P26).
@@ -67,7 +67,7 @@ pub struct Listed {
     pub ledger: Option<Spent>,
 }
 
-/// What the ledger of a task says.
+/// The privacy cost of a task, from its ledger.
 #[derive(Debug, Clone, Serialize)]
 pub struct Spent {
     /// Rounds that were released.
@@ -84,9 +84,9 @@ pub struct Spent {
     pub planned_evaluations: Option<u64>,
     /// What is guaranteed: while it runs, and where it was stopped by hand, the whole plan's epsilon.
     pub holds: Price,
-    /// What `holds` is of.
+    /// The basis of `holds`.
     pub basis: Basis,
-    /// What the releases so far cost, while it runs. It is no guarantee: whoever stops now may have looked.
+    /// What the releases so far cost, while it runs. It is not a guarantee: a decision to stop now may depend on released values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub so_far: Option<Price>,
     /// The delta of both.

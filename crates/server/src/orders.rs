@@ -1,4 +1,4 @@
-//! What the operator wants of each task, while a server runs or not: a file for each wish, in the folder of data.
+//! The operator's orders for tasks, whether or not a server runs: one file per order, in the data folder.
 //!
 //! `keyhush task pause TASK` makes `orders/TASK.pause`, `resume` removes it, `stop` makes `orders/TASK.stop`, which nobody removes. The
 //! server looks every [`EVERY`]. Why files, and neither a socket nor rows of the database:
@@ -21,7 +21,7 @@ use durable::{
 };
 use federated::protocol::order::Order;
 
-/// How often a server looks.
+/// How often a server reads its orders.
 pub const EVERY: Duration = Duration::from_millis(200);
 
 /// The orders for the tasks of a server.
@@ -31,13 +31,13 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Those in a folder of data.
+    /// The orders in a data folder.
     #[must_use]
     pub fn in_data(data: &Path) -> Self {
         Self { folder: data.join("orders") }
     }
 
-    /// What is wanted of a task.
+    /// The order for a task.
     #[must_use]
     pub fn of(&self, task: &str) -> Order {
         match (self.place(task, Order::Stop).try_exists(), self.place(task, Order::Pause).try_exists()) {

@@ -1,4 +1,4 @@
-//! A server with its tasks: begun, gone on with after any crash, stopped.
+//! A server with its tasks: started, resumed after any crash, stopped.
 //!
 //! Each task has a thread with the loop of `federated` and a fleet of devices; all of them share one coordinator, one database and one
 //! door. A task that is over is closed, and its model and statement are written where its operator finds them.
@@ -56,15 +56,15 @@ const MODELS: &str = "models";
 /// Bytes of memory for reports that arrive.
 const ROOM: usize = 256 << 20;
 
-/// How a server is run.
+/// The settings of a server.
 pub struct Settings {
-    /// Where it listens.
+    /// The address to listen on.
     pub listen: SocketAddr,
     /// Where it keeps what it must not forget.
     pub data: PathBuf,
     /// Where it keeps what nobody may see.
     pub secrets: PathBuf,
-    /// How it speaks.
+    /// TLS or plain HTTP.
     pub transport: Transport,
     /// Who may enrol.
     pub admission: Box<dyn Admission>,
@@ -74,7 +74,7 @@ pub struct Settings {
     pub enrolments: EnrolmentLimits,
     /// By what means models are measured and masks taken off.
     pub means: Means,
-    /// What it bears.
+    /// Limits on connections.
     pub limits: Limits,
     /// Whose word on where requests come from is taken.
     pub proxies: Proxies,
@@ -88,13 +88,13 @@ pub struct Settings {
 
 /// A task, as a person wrote it.
 pub struct Written {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it is.
+    /// The task's settings.
     pub config: Config,
 }
 
-/// What happens on a server, for its log. Nothing here is exact but what operators may see (rule P26).
+/// An event on a server, for its log. Only what operators may see is exact (rule P26).
 #[derive(Debug)]
 pub enum Happened<'a> {
     /// It listens.
@@ -110,9 +110,9 @@ pub enum Happened<'a> {
     Waits {
         /// The task's name.
         task: &'a str,
-        /// How many are.
+        /// The number of enrolled devices.
         enrolled: u64,
-        /// How many must be.
+        /// The number needed to begin.
         begin_with: u64,
     },
     /// The operator wants something else of a task, and that is so from now on.
@@ -124,7 +124,7 @@ pub enum Happened<'a> {
     },
     /// A round was released and recorded.
     Round {
-        /// Of which task.
+        /// The task's name.
         task: &'a str,
         /// Rounds that are done.
         round: u64,
@@ -133,25 +133,25 @@ pub enum Happened<'a> {
     },
     /// A model was measured after a round was reported: devices were asked.
     Evaluated {
-        /// Of which task.
+        /// The task's name.
         task: &'a str,
         /// Rounds that are done.
         round: u64,
         /// How well the model does.
         metrics: &'a Metrics,
     },
-    /// An attempt came to nothing.
+    /// An attempt failed.
     Failed {
-        /// Of which task.
+        /// The task's name.
         task: &'a str,
-        /// What is known of it.
+        /// Details of the failure.
         failed: &'a Failed,
     },
-    /// An attempt at an evaluation by devices came to nothing.
+    /// An attempt at an evaluation by devices failed.
     FailedEvaluation {
-        /// Of which task.
+        /// The task's name.
         task: &'a str,
-        /// What is known of it.
+        /// Details of the failure.
         failed: &'a FailedEvaluation,
     },
     /// A task is over.
@@ -161,7 +161,7 @@ pub enum Happened<'a> {
         /// Where its model and statement are.
         folder: &'a Path,
     },
-    /// A task cannot go on; the others do.
+    /// A task cannot continue; the others do.
     Broken {
         /// The task's name.
         task: &'a str,
@@ -170,7 +170,7 @@ pub enum Happened<'a> {
     },
 }
 
-/// Why a server or a task of it cannot go on.
+/// Why a server or a task of it cannot continue.
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// A setting.
@@ -217,7 +217,7 @@ pub enum ServeError {
         "the terms of {name} have changed since it was started: its vocabulary, its initial model or this program is different. The record of how often devices took part belongs to the old terms. Restore what it was started with, or end it with keyhush task stop {name} and start another task under another name"
     )]
     OtherTerms {
-        /// Of which task.
+        /// The task's name.
         name: String,
     },
     /// Keys would lie where back-ups are made.
@@ -225,16 +225,16 @@ pub enum ServeError {
         "{problem}; --data and --secrets must be two folders, neither inside the other, and the same ones each time"
     )]
     Folders {
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
-    /// Nothing is to be done.
+    /// The server has no task.
     #[error("there is no task to serve")]
     NoTask,
     /// The pseudonym key of a run that is not over is gone.
     #[error("the pseudonym key of {name} is missing from its secrets; the run cannot continue")]
     NoPseudonyms {
-        /// Of which task.
+        /// The task's name.
         name: String,
     },
     /// The hub is down: what is durable is not known until the server begins again.
@@ -280,7 +280,7 @@ struct Ready {
 }
 
 impl Ready {
-    /// A run goes on under the terms that it was begun with. Under others nobody would have taken part yet (rule P18).
+    /// A run continues under the terms that it was begun with. Under others nobody would have taken part yet (rule P18).
     fn refuse_other_terms(&self) -> Result<(), ServeError> {
         let now = (hex(&self.network.digest.0), self.evaluation.as_ref().map(|task| hex(&task.digest.0)));
         if self.known_as == now {
@@ -456,7 +456,7 @@ impl Stands {
     }
 }
 
-/// Tasks that were served before and are not now say so to whoever looks. Of those that are over devices are forgotten, where a crash was
+/// Tasks that were served before and are not now are listed as not served. Of those that are over devices are forgotten, where a crash was
 /// quicker.
 fn leave_others(ready: &[Ready], database: &Arc<Database>) -> Result<(), ServeError> {
     for name in TaskHome::names(database)? {
@@ -621,8 +621,8 @@ struct Watched<'a> {
 }
 
 impl Watched<'_> {
-    /// What is wanted of the task now. Where that is something else than before, the coordinator knows it when this returns, and
-    /// whoever looks is told.
+    /// The operator's current order for the task. If it has changed, the coordinator knows it when this returns,
+    /// and readers are told.
     fn look_now(&self) -> Result<Order, ServeError> {
         self.looked.set(Instant::now());
         let order = self.serving.orders.of(&self.task.name);

@@ -1,4 +1,4 @@
-//! The token that devices enrol with, where the operator brings none: drawn once, and kept beside the secrets.
+//! The enrolment token, if the operator does not supply one: drawn once, and stored with the secrets.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::sqlite::DatabaseError;
 /// The file in the folder of secrets.
 const FILE: &str = "token";
 
-/// Where the token of a folder of secrets lies, which is for its owner alone; drawn where there is none.
+/// The path of the token in a folder of secrets, readable by its owner only; the token is created if there is none.
 ///
 /// # Errors
 /// When the disk fails, or there is no randomness.

@@ -1,10 +1,10 @@
-//! Reports on their way in: each in memory until it is whole, all of them together within a bound.
+//! Incoming reports: each in memory until it is complete, all together within a limit.
 //!
 //! A report has its room before the first byte of it is read. Where there is none its device waits in its socket, in the order in which they came,
 //! and is told to come back after a while. Bytes are unpacked and measured as they come, while nobody else can touch their report and everybody
-//! can touch the others. Nothing of a report is written anywhere. One that stands still is forgotten, and its device begins anew.
+//! can touch the others. Nothing of a report is written anywhere. One that stalls is dropped, and its device starts over.
 //!
-//! Whoever has room and sends slowly keeps others out, and a few who do so on purpose would keep out all. So while others wait a report must
+//! A device that has memory and sends slowly keeps others out, and a few that do so on purpose would keep out all. So while others wait a report must
 //! come at [`LEAST_RATE`] after a grace of [`GRACE_MS`]; one that does not is forgotten, and gets room again when nobody else wants it.
 //! Where nobody waits, a slow network is no fault.
 
@@ -16,7 +16,7 @@ use privacy::stages::{Arriving, SoFar, Spare};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
-/// A report that does not go on for so long is forgotten, in milliseconds.
+/// A report that does not continue for so long is forgotten, in milliseconds.
 const STANDS_STILL_MS: u64 = 30_000;
 /// Bytes a second at which a report comes at least, while others wait for room.
 const LEAST_RATE: u64 = 64 << 10;
@@ -52,13 +52,13 @@ enum Began {
     Masked(usize),
 }
 
-/// A report that a chunk is for. Whoever has it is the only one.
+/// A report that a chunk is for. Its holder is the only one.
 pub(crate) struct Open {
-    /// Whose room it is in.
+    /// The report whose memory it uses.
     number: u64,
     arrived: Arrived,
     expected: usize,
-    /// Where its chunk began.
+    /// Where its chunk began in the report.
     began: Began,
     /// The bytes of its chunk that are to come.
     left: usize,
@@ -158,12 +158,12 @@ struct Upload {
     expected: usize,
     /// The memory that it takes.
     room: usize,
-    /// When it was given its room, and when it last went on.
+    /// When it was given its room, and when it last made progress.
     began: u64,
     touched: u64,
     /// Bytes that are there, as far as was said.
     bytes: usize,
-    /// Whether it is to be forgotten as soon as whoever takes a chunk of it is done.
+    /// Whether to drop it as soon as the current chunk is done.
     goes: bool,
 }
 
@@ -218,7 +218,7 @@ impl Uploads {
             return None;
         }
         let (told, room) = oneshot::channel();
-        // On however many connections a report comes, it has one place, and whoever asked last is told.
+        // On however many connections a report comes, it has one place, and the latest request gets the answer.
         match self.queue.iter_mut().find(|waits| waits.ticket == ticket) {
             Some(waits) => waits.told = told,
             None => self.queue.push_back(Waits { ticket, expected, told }),
@@ -228,7 +228,7 @@ impl Uploads {
         if self.is_under_way(&ticket) { None } else { Some(room) }
     }
 
-    /// What stands still is forgotten, and what is too slow while somebody waits; whoever is next gets room. Whoever waits calls this now and
+    /// Reports that stall are dropped, and those that are too slow while others wait; the next in the queue gets memory. Waiting requests call this now and
     /// then, and so does the coordinator: what one person sent lies here no longer than it must, whether or not anybody lacks the room.
     pub(crate) fn make_room(&mut self, now: u64) {
         if now < self.looked + LOOK_MS {
@@ -269,7 +269,7 @@ impl Uploads {
         all
     }
 
-    /// Gives room to whoever is next, as far as there is some: those who were slow come last.
+    /// Gives memory to the next in the queue, as far as there is some: evicted slow reports come last.
     fn seat(&mut self, now: u64) {
         loop {
             let quick = self.queue.iter().position(|waits| !self.slow.contains(&waits.ticket));
@@ -280,9 +280,9 @@ impl Uploads {
                 return;
             }
             let Some(Waits { ticket, expected, told }) = self.queue.remove(next) else { return };
-            // Whoever asked in vain may be gone.
+            // A client that asked in vain may be gone.
             if !told.is_closed() {
-                // Whoever asked may look by itself.
+                // The requester checks by itself.
                 _ = told.send(self.give_room(ticket, &expected, room, now));
             }
         }
@@ -348,7 +348,7 @@ impl Uploads {
         Ok(Open { number, arrived, expected, began, left })
     }
 
-    /// A chunk goes on; whether its report is to go on.
+    /// A chunk continues; whether its report is to continue.
     pub(crate) fn goes_on(&mut self, ticket: &Ticket, open: &Open, now: u64) -> bool {
         let Some(upload) = self.in_room(ticket, open.number) else { return false };
         if open.bytes() > upload.bytes {
@@ -650,7 +650,7 @@ mod tests {
         uploads.make_room(STANDS_STILL_MS + 500);
         assert!(!uploads.is_under_way(&TICKET) && uploads.is_under_way(&ticket(2)));
         assert_eq!(waits.try_recv(), Ok(number(&uploads, &ticket(2))));
-        // Whoever hung up gets none.
+        // A client that disconnected gets none.
         assert!(!uploads.is_under_way(&ticket(3)));
         uploads.done(&ticket(2), number(&uploads, &ticket(2)), STANDS_STILL_MS + 600);
         assert!((uploads.used, uploads.queue.len()) == (0, 0) && uploads.under_way.is_empty());

@@ -1,4 +1,4 @@
-//! `mlflow:URL`: which server, and the account on it.
+//! Parses `mlflow:URL`: the server, and the account on it.
 //!
 //! User names, passwords and certificates come from the environment variables of MLflow's own clients: everybody on a machine can read
 //! command lines.
@@ -87,7 +87,7 @@ pub struct Account {
 const EXPERIMENT: &str = "keyhush";
 
 impl Account {
-    /// From the environment: `MLFLOW_EXPERIMENT_NAME`, `MLFLOW_TRACKING_TOKEN` or `MLFLOW_TRACKING_USERNAME` and
+    /// Reads the environment: `MLFLOW_EXPERIMENT_NAME`, `MLFLOW_TRACKING_TOKEN` or `MLFLOW_TRACKING_USERNAME` and
     /// `MLFLOW_TRACKING_PASSWORD`, `MLFLOW_TRACKING_SERVER_CERT_PATH`.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Account {
         Self::new(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
-    /// From the variables that `variable` returns by name.
+    /// Reads the variables that `variable` returns by name.
     ///
     /// # Errors
     /// When one of them cannot be used.

@@ -35,7 +35,7 @@ const SOON: Duration = Duration::from_secs(2);
 /// The pause between two attempts when the run has ended.
 const SHORT_PAUSE: Duration = Duration::from_millis(500);
 
-/// How often and how long a tracker tries.
+/// How often the tracker checks the folder, and how long it retries.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// How often the folder is checked.
@@ -52,7 +52,7 @@ impl Default for Pace {
     }
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It has finished.

@@ -131,12 +131,12 @@ where
 {
     let failed = |e: hyper::Error| TrackError::Away(format!("cannot connect: {e}"));
     let (sender, connection) = http1::handshake(io).await.map_err(failed)?;
-    // It ends with the connection; whoever sent a request gets the error.
+    // It ends with the connection; the request returns the error.
     drop(tokio::spawn(connection));
     Ok(sender)
 }
 
-/// A redirect is not followed: a password would go to whoever it names.
+/// A redirect is not followed: the password would be sent to the host it names.
 fn redirected(status: u16, to: &HeaderValue) -> TrackError {
     let to = String::from_utf8_lossy(to.as_bytes());
     refused(status, format!("it redirects to {to}: if that is your server, give its address").as_bytes())

@@ -1,4 +1,4 @@
-//! Runs as a tracking server shows them: a thread follows the folder of a run and sends what its files hold to MLflow.
+//! Sends runs to a tracking server: a thread follows the folder of a run and sends what its files hold to MLflow.
 //!
 //! The thread reads files; the training loop hands it nothing. So nothing is sent that the folder of a run does not hold (rule P12); the
 //! run never waits for the server; nothing is kept in memory while the server is away; and tracking resumes where it stopped.
@@ -52,7 +52,7 @@ pub enum TrackError {
     Variable {
         /// Its name.
         name: &'static str,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: &'static str,
     },
     /// Certificates cannot be used.

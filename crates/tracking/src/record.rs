@@ -1,4 +1,4 @@
-//! What a server has of a run so far, as a file in the run's folder, so that tracking continues when the run is resumed.
+//! What a server has received of a run so far, in a file in the run's folder, so that tracking continues when the run is resumed.
 
 use std::path::{Path, PathBuf};
 

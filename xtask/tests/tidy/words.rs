@@ -24,8 +24,73 @@ const ODD: [(&str, &str); 15] = [
     ("made-up people", "synthetic users"),
 ];
 
+/// Phrases that are as stilted in documents and comments, and what to write instead. Stored strings keep what they say.
+const STILTED: [(&str, &str); 12] = [
+    ("whoever ", "a device that, anyone who"),
+    (" anew", "again"),
+    ("gone on with", "continued, resumed"),
+    ("come to nothing", "fail"),
+    ("comes to nothing", "fails"),
+    ("came to nothing", "failed"),
+    ("lies beside", "is next to"),
+    ("lie beside", "are next to"),
+    ("of theirs", "of the users"),
+    ("in the midst", "during"),
+    ("in whose midst", "during which"),
+    ("made-up crowd", "synthetic users"),
+];
+
 /// Docs of items that say nothing.
-const EMPTY: [&str; 8] = ["Which.", "Why.", "What.", "Who.", "Whose.", "How.", "When.", "Where."];
+const EMPTY: [&str; 48] = [
+    "Which.",
+    "Why.",
+    "What.",
+    "Who.",
+    "Whose.",
+    "How.",
+    "When.",
+    "Where.",
+    "These.",
+    "No.",
+    "Ours.",
+    "Not now.",
+    "From bytes.",
+    "To bytes.",
+    "Of what.",
+    "Of how many.",
+    "Of which task.",
+    "Of which step.",
+    "Of which attempt.",
+    "Of which assignment.",
+    "Of the model.",
+    "Of the store.",
+    "Of the file.",
+    "In a word.",
+    "In one word.",
+    "In words.",
+    "In a sentence.",
+    "On average.",
+    "All of it.",
+    "All of them.",
+    "One of them.",
+    "What it is.",
+    "What it says.",
+    "What it has.",
+    "What it is called.",
+    "What people call it.",
+    "What there is.",
+    "What is there.",
+    "What arrived.",
+    "What came.",
+    "What came of it.",
+    "What was given.",
+    "What was asked for.",
+    "What is asked for.",
+    "How many there are.",
+    "How far it is.",
+    "Whose text.",
+    "As people ask for it.",
+];
 
 /// What can be one: `1 rounds` was printed.
 const COUNTED: [&str; 9] =
@@ -60,12 +125,14 @@ pub(crate) fn is_read(file: &File) -> bool {
     page || file.is_rust() && file.path.starts_with("crates/") && file.path.contains("/src/")
 }
 
-/// Flags phrases of [`ODD`] and docs that say nothing.
+/// Flags phrases of [`ODD`], in documents and comments also of [`STILTED`], and docs that say nothing.
 pub(crate) fn odd(file: &File) -> Vec<Violation> {
     let lines = without_test_modules(file.text.lines().enumerate().map(|(i, line)| (i + 1, line.to_owned())).collect());
     let flagged = lines.into_iter().filter_map(|(number, line)| {
         let lower = line.to_lowercase();
-        let phrase = ODD.iter().find(|(phrase, _)| lower.contains(phrase));
+        let comment = !file.is_rust() || line.trim_start().starts_with("//");
+        let mut phrases = ODD.iter().chain(STILTED.iter().filter(|_| comment));
+        let phrase = phrases.find(|(phrase, _)| lower.contains(phrase));
         let empty = line.trim().strip_prefix("///").is_some_and(|doc| EMPTY.contains(&doc.trim()));
         let instead = phrase.map(|(phrase, better)| format!("`{phrase}` is read twice: write `{better}`"));
         let instead = instead.or_else(|| empty.then(|| "this says nothing: say what it is".to_owned()))?;
@@ -107,7 +174,16 @@ mod tests {
     #[test]
     fn odd_phrases_and_empty_docs_are_flagged() {
         assert!(odd(&file("/// Which accountant.\nlet a = \"the accountant\";\n")).is_empty());
-        for evil in ["/// Who judges.\n", "let a = \"20 if not said\";\n", "    /// Which.\n", "/// Why.\n"] {
+        assert!(odd(&file("let kept = \"whoever started the run\";\n")).is_empty(), "a stored string");
+        for evil in [
+            "/// Who judges.\n",
+            "let a = \"20 if not said\";\n",
+            "    /// Which.\n",
+            "/// Why.\n",
+            "/// Of which task.\n",
+            "// Whoever knows it may go on.\n",
+            "//! A round that came to nothing.\n",
+        ] {
             assert_eq!(odd(&file(evil)).len(), 1, "{evil:?}");
         }
     }

@@ -1,8 +1,8 @@
-//! What a device learns from: what its owner typed, kept as shortly as can be.
+//! The text a device learns from: what its owner typed, kept for as short a time as possible.
 //!
 //! [`TextStore`] is a device's own: text beyond a cap in bytes or an age in days is gone, and what was learned from is deleted (Popov et
 //! al. 2018 train on text once and then let it go). [`TextFolder`] reads files that are somebody else's and writes none; [`TakenIn`] takes
-//! its lines into a store. [`Synthetic`] is a made-up person. Models are measured on text that is not learned from yet, and it stays
+//! its lines into a store. [`Synthetic`] is a synthetic user. Models are measured on text that is not learned from yet, and it stays
 //! until it is: so a device that has learned from all of its text has nothing to measure on, and gives zeros.
 
 mod store;
@@ -23,7 +23,7 @@ use crate::AgentError;
 /// The most bytes of a folder's text that are read.
 const MOST_FOLDER_BYTES: usize = 16 << 20;
 
-/// Where text comes from.
+/// A source of text to train on.
 pub trait TextSource: Send + Sync {
     /// What there is to learn from, the oldest first.
     ///
@@ -51,7 +51,7 @@ pub trait TextSource: Send + Sync {
     }
 }
 
-/// Files that are somebody else's: `.txt`, a post a line, and `.jsonl`, `{"text": ..., "labels": [...]}` a line. They are read each time, in
+/// The owner's files: `.txt`, one post per line, and `.jsonl`, `{"text": ..., "labels": [...]}` per line. They are read each time, in
 /// the order of their names, and never written.
 #[derive(Debug, Clone)]
 pub struct TextFolder(PathBuf);
@@ -114,12 +114,12 @@ impl TextSource for TextFolder {
     }
 }
 
-/// A made-up person.
+/// A synthetic user.
 #[derive(Debug, Clone)]
 pub struct Synthetic {
     /// The crowd.
     pub crowd: Arc<Crowd>,
-    /// Which of it.
+    /// The number of the synthetic user.
     pub user: u64,
 }
 

@@ -1,11 +1,11 @@
-//! A device's own store of text: capped, aged, and each post in it learned from once at most.
+//! A device's own store of text: limited in size and age; each post in it is trained on at most once.
 //!
 //! What was learned from is deleted, durably, before the first byte of the update leaves ([`crate::one`]). A crash in between loses text and
 //! never uses it twice; a crash before loses nothing. What comes while a device trains is not of that update and stays.
 //!
 //! Lines of a folder are known by digests, so that they are taken in once ([`TextStore::take_in`]). As long as a line stands in the folder its
 //! digest tells nobody anything; it goes when the folder is looked at and the line has not been there for as many days as text is kept.
-//! Until then whoever has the file can see whether a line that they guess was taken in.
+//! Until then anyone with the file can check whether a guessed line was imported.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -143,7 +143,7 @@ impl TextStore<FileStore> {
 }
 
 impl<S: Store> TextStore<S> {
-    /// What is in a store; what is too old is gone when this returns.
+    /// Opens a store, and deletes what is too old before it returns.
     ///
     /// # Errors
     /// When it cannot be read or written.
@@ -158,7 +158,7 @@ impl<S: Store> TextStore<S> {
         Self(Mutex::new(Inside { store, kit, given: Vec::new(), today }))
     }
 
-    /// Somebody typed something. It is durable when this returns. Where there is no room, the oldest goes.
+    /// Adds a post, durably. If there is no room, the oldest posts are deleted.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -214,7 +214,7 @@ impl<S: Store> TextStore<S> {
         self.lock().kit.bytes()
     }
 
-    /// What is kept, in words for its owner.
+    /// Describes the kept text for its owner.
     #[must_use]
     pub fn page(&self) -> String {
         let inside = self.lock();
@@ -293,7 +293,7 @@ pub struct TakenIn<S> {
 }
 
 impl<S: Store + Send> TakenIn<S> {
-    /// What is in a folder now is taken in when this returns.
+    /// Imports the current contents of a folder before it returns.
     ///
     /// # Errors
     /// When the folder cannot be read, or the store not written.

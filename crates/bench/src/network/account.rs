@@ -1,4 +1,4 @@
-//! What devices say they gave beside what the server has on record; and what rounds took beside the training.
+//! Compares what devices report to have sent with the server's records, and round times with training times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use device::protocol::terms::Purpose;
 use federated::metrics::Timing;
 use serde::Serialize;
 
-/// What became of what devices gave. A participation is a device in a step.
+/// The fate of the reports that devices sent. A participation is one device in one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Participations {
     /// On the server's record of who is in a sum that was released.
@@ -24,7 +24,7 @@ pub struct Participations {
 
 impl Participations {
     /// Those of training, or of evaluations, with who is on record in each step.
-    /// Who was in an attempt at a step that failed is told so in `failed`, device and step: its report may have been in a sum that came to nothing.
+    /// Who was in an attempt at a step that failed is told so in `failed`, device and step: its report may have been in the sum of a failed attempt.
     pub(super) fn of(purpose: Purpose, cohorts: &[Vec<u64>], failed: &BTreeSet<(u64, u64)>, lines: &[Line]) -> Self {
         let mut parts: BTreeMap<(u64, u64), [u64; 3]> = BTreeMap::new();
         let on_record =
@@ -75,7 +75,7 @@ pub(super) struct Release {
     pub(super) kills: u64,
 }
 
-/// Where the server's time goes in a round, beside what devices and messages take; the first round is left out.
+/// The server's own time in a round, by part, apart from devices and messages; the first round is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ServerSteps {
     /// Drawing the noise.
@@ -101,7 +101,7 @@ impl ServerSteps {
     }
 }
 
-/// What rounds took: from one release to the next, the first and those with a kill in them left out.
+/// Durations of rounds, from one release to the next, without the first round and those with a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct RoundTimes {
     /// Number of measured rounds.
@@ -165,7 +165,7 @@ mod tests {
                 Participations::of(Purpose::Training, cohorts, &BTreeSet::new(), lines);
             (lost, doubled)
         };
-        // Whoever gave and is not on record was too late; whoever is and was not thanked did not hear of it.
+        // A device that sent a report and is not on record was too late; one on record without thanks did not get the answer.
         assert_eq!(of(&[vec![0, 1], vec![0]], &honest), (0, 0));
         assert_eq!(of(&[vec![1], vec![0]], &honest), (1, 0), "thanked, and not on record");
         let failed = BTreeSet::from([(0, 0)]);

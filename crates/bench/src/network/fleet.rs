@@ -1,4 +1,4 @@
-//! The devices' process, and what its devices gave.
+//! Starts the devices' process, and reads what its devices sent.
 
 use std::{
     fs,

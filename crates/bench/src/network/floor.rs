@@ -1,4 +1,4 @@
-//! The least that a server could do for the reports of a run: read their bytes from loopback, check them, add them up.
+//! The lower bound for any server: reads the bytes of a run's reports from loopback, checks them and adds them up.
 //!
 //! One thread sends reports, another reads each into memory, checks every bound of its encoding (its exact norm among them) and adds it to the
 //! sum. What that one needs of the CPU is the floor: no HTTP, no requests, no signatures, nothing durable, no noise.
@@ -21,7 +21,7 @@ use crate::{BenchError, WorkError, clock};
 const MEASURED: usize = 200;
 const MEASURED_BYTES: usize = 1 << 30;
 
-/// What reading, checking and adding the reports of a run costs, and the server beside it.
+/// The cost of reading, checking and adding the reports of a run, next to the server's cost.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Floor {
     /// Bytes of a report.

@@ -1,4 +1,4 @@
-//! A server and its devices as real processes on loopback: what rounds cost beside the training, and whether anything is lost.
+//! Measures a server and its devices as real processes on loopback: overhead per round, and whether anything is lost.
 //!
 //! ```text
 //! this process --starts--> keyhush serve        (killed and started again, if asked)
@@ -67,7 +67,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The seed of the synthetic users and their keys.
 const SEED: u64 = 1;
 
-/// What is run.
+/// The parameters of the benchmark.
 #[derive(Debug, Clone)]
 pub struct NetworkRun {
     /// The program: `keyhush`.
@@ -96,19 +96,19 @@ pub struct NetworkRun {
     pub patience: Duration,
 }
 
-/// How far it is.
+/// Progress of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Rounds were released.
     Rounds {
         /// Rounds done so far.
         done: u64,
-        /// Of so many.
+        /// The total number.
         of: u64,
     },
     /// The server was killed, and is started again.
     Killed {
-        /// How often so far.
+        /// The number of kills so far.
         times: u64,
     },
     /// The threads engine plays the cohorts again.
@@ -117,7 +117,7 @@ pub enum Step {
     Floor,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Clone, Serialize)]
 pub struct NetworkTook {
     /// Devices.
@@ -136,7 +136,7 @@ pub struct NetworkTook {
     pub ready_made: bool,
     /// Rounds that were released.
     pub rounds_closed: u64,
-    /// Attempts at rounds that came to nothing.
+    /// Failed attempts at rounds.
     pub rounds_failed: u64,
     /// How often the server was killed.
     pub kills: u64,
@@ -160,7 +160,7 @@ pub struct NetworkTook {
     pub bytes_up: u64,
     /// Bytes from the server to devices.
     pub bytes_down: u64,
-    /// Times that a device crashed and started again, and that one was taken up by its owner in the midst of a part.
+    /// Times that a device crashed and started again, and that one was taken up by its owner during a participation.
     pub devices_crashed: u64,
     /// See [`Self::devices_crashed`].
     pub devices_left: u64,
@@ -168,7 +168,7 @@ pub struct NetworkTook {
     pub refused_by_server: u64,
     /// Connections that broke, and answers that were none, until the last round was released.
     pub broken: u64,
-    /// The same afterwards: the server is done and ends, and whoever waits for the next round has no answer.
+    /// The same afterwards: the server is done and ends, and devices that wait for the next round get no answer.
     pub broken_at_the_end: u64,
     /// What rounds took; none where there are not two releases one after the other without a kill in between.
     pub round: Option<RoundTimes>,
@@ -195,7 +195,7 @@ pub struct Digests {
     pub by_devices_equal: Option<bool>,
 }
 
-/// How long a server that was killed took to be there again.
+/// The recovery times of a killed server.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Restarts {
     /// From its start until it listened, in seconds: the longest.

@@ -1,4 +1,4 @@
-//! A process that is started, watched and ended; what it used, as the system accounts for it.
+//! Starts, watches and stops a process, and reads its resource usage from the operating system.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::BenchError;
 
-/// What processes used.
+/// Resources used by processes.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Used {
     /// CPU seconds of all threads.
@@ -118,7 +118,7 @@ fn cpu_s(_pid: u32) -> Option<f64> {
 fn has_ended(child: &Child) -> bool {
     use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    // Whoever cannot be asked for is gone.
+    // A process that cannot be queried is gone.
     waitid(WaitId::Pid(Pid::from_child(child)), how).map_or(true, |status| status.is_some())
 }
 

@@ -1,4 +1,4 @@
-//! What the server has on record when it has ended: its ledger, and the side table of who took part.
+//! Reads what the server recorded: its ledger, and the side table of participations.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! The server's process: started, heard, killed and started again.
+//! Controls the server's process: starts it, reads its output, kills and restarts it.
 
 use std::{
     collections::VecDeque,
@@ -223,7 +223,7 @@ fn spawn(
     let stderr = process.child().stderr.take();
     let (sender, lines) = channel();
     if let Some(stderr) = stderr {
-        // It ends with the process, or with whoever listens.
+        // It ends with the process, or when nobody listens any more.
         drop(std::thread::spawn(move || {
             let lines = BufReader::new(stderr).lines();
             lines.map_while(Result::ok).all(|line| sender.send(line).is_ok())

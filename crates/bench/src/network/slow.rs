@@ -1,7 +1,8 @@
-//! Connections that never finish what they begin, at a real server: how soon they are closed, and what an honest device notices of them.
+//! Measures slow connections to a real server: how soon those that never complete a request are closed, and how they affect an honest
+//! device.
 //!
 //! A third says nothing, a third never finishes its header, a third never finishes its body; the latter two send a byte now and then, as
-//! whoever wants to stay would. The honest device checks in again and again over one connection, which the coordinator answers by its database.
+//! a client that wants to stay would. The honest device checks in again and again over one connection, which the coordinator answers by its database.
 
 use std::{
     io::{self, Read, Write},
@@ -33,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[cfg(unix)]
 const OTHER_FILES: u64 = 100;
 
-/// What is run.
+/// The parameters of the benchmark.
 #[derive(Debug, Clone)]
 pub struct SlowRun {
     /// The program: `keyhush`.
@@ -44,7 +45,7 @@ pub struct SlowRun {
     pub requests: usize,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SlowTook {
     /// Slow connections.
@@ -65,10 +66,10 @@ pub struct SlowTook {
     pub server_peak_mb: f64,
 }
 
-/// How long requests took.
+/// The durations of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Answered {
-    /// How many.
+    /// The number of requests.
     pub requests: usize,
     /// The middle one, in milliseconds.
     pub median_ms: f64,
@@ -237,7 +238,7 @@ struct Dawdler {
     drips: Option<Instant>,
 }
 
-/// All of them.
+/// All slow connections.
 struct Slow(Vec<Dawdler>);
 
 impl Slow {

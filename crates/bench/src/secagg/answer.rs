@@ -1,4 +1,4 @@
-//! What a round took.
+//! The results of the secure aggregation benchmark: time and bytes of each phase.
 
 use secagg::server::Connect;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use super::{
     round::{Clients, Clock, Server},
 };
 
-/// Which round.
+/// A description of the round.
 #[derive(Debug, Clone, Serialize)]
 pub struct About {
     /// Clients of the round.
@@ -128,13 +128,13 @@ pub struct ServerSeconds {
     pub add_s: f64,
     /// Signatures, requests and answers.
     pub answers_s: f64,
-    /// Secrets put together and checked, and keys agreed.
+    /// Secrets reconstructed and checked, and keys agreed.
     pub reconstruct_s: f64,
     /// Masks expanded and taken off.
     pub expand_s: f64,
     /// From the last answer to the sum: the two before, and what is between and after them.
     pub unmask_s: f64,
-    /// All of it.
+    /// The total.
     pub total_s: f64,
 }
 
@@ -161,7 +161,7 @@ impl ServerSeconds {
 pub struct Bytes {
     /// To the server.
     pub up: f64,
-    /// From the server.
+    /// Bytes received from the server.
     pub down: f64,
 }
 
@@ -196,7 +196,7 @@ impl Traffic {
 /// A whole round.
 #[derive(Debug, Clone, Serialize)]
 pub struct RoundTook {
-    /// Which round.
+    /// A description of the round.
     #[serde(flatten)]
     pub about: About,
     /// The sum was compared with the plain one. A round that is not exact prints an error.
@@ -217,17 +217,17 @@ pub struct RoundTook {
     pub bytes: Traffic,
     /// The most memory that the process ever had, where the system says: server, clients, one input and the plain sum.
     pub peak_mb: Option<f64>,
-    /// By the wall.
+    /// Wall-clock time, in seconds.
     pub wall_s: f64,
 }
 
 /// Some masks of a round.
 #[derive(Debug, Clone, Serialize)]
 pub struct SampleTook {
-    /// Which round.
+    /// A description of the round.
     #[serde(flatten)]
     pub about: About,
-    /// Masks that the server of such a round takes off, on average.
+    /// Masks that the server of such a round removes, on average.
     pub streams: u64,
     /// Masks that were taken off here.
     pub streams_measured: u32,

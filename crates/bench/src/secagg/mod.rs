@@ -1,5 +1,5 @@
-//! A whole round of secure aggregation between simulated clients, message by message through their
-//! bytes, and what it costs whom.
+//! Measures a complete round of secure aggregation between simulated clients, with every message encoded and decoded: time and bytes for
+//! clients and server.
 //!
 //! Clients draw their secrets as devices do, from the operating system. Their inputs follow from their numbers, and are made
 //! when it is their turn, so that memory is that of a few vectors and of what all clients know between two messages. The
@@ -25,7 +25,7 @@ use crate::{BenchError, at_least_one};
 /// large coordinates are when nobody says.
 const ROUNDING: f64 = 0.01;
 
-/// Which round.
+/// A description of the round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SecureRound {
     /// Clients of the round.
@@ -51,10 +51,10 @@ pub struct SecureRound {
     pub threads: usize,
 }
 
-/// How far a round is.
+/// The progress of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// What clients do.
+    /// The current phase.
     pub what: &'static str,
     /// Messages of clients so far.
     pub done: u64,

@@ -1,4 +1,4 @@
-//! One round, every message through its bytes, with a clock at every step.
+//! Runs one round with every message encoded to bytes, and times every step.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Some of the masks of a round, taken off one vector: for rounds that are too large to run whole.
+//! Removes only a sample of a round's masks from one vector, for rounds that are too large to run completely.
 
 use secagg::{
     entropy::{Entropy, OsEntropy},
@@ -41,7 +41,7 @@ pub(super) fn run(case: &Case, streams: u32) -> Result<SampleTook, BenchError> {
     })
 }
 
-/// Masks that the server of such a round takes off: the survivors' own, and what the vanished share with survivors, who
+/// Masks that the server of such a round removes: the survivors' own, and what the vanished share with survivors, who
 /// are as many among their neighbours as among all others on average.
 fn expected_streams(case: &Case) -> u64 {
     let (clients, degree) = (u64::from(case.parameters.clients()), u64::from(case.parameters.degree()));

@@ -1,4 +1,4 @@
-//! Threads that take masks off, and the CPU time that they need.
+//! Threads that remove masks, and the CPU time they need.
 
 use std::{
     sync::{Mutex, PoisonError},

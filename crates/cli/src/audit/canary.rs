@@ -37,7 +37,7 @@ pub(crate) struct CanaryArgs {
     /// Number of words of a secret
     #[arg(long, value_name = "N", default_value_t = 5)]
     words: usize,
-    /// Number of sequences that nobody typed, to compare with
+    /// Number of random sequences that nobody typed, to rank the secrets among
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     references: u32,
     /// Number of random draws that try to complete a secret after its first two words

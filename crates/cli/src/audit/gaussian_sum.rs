@@ -46,7 +46,7 @@ pub(crate) struct GaussianSumArgs {
     /// Confidence of the bound
     #[arg(long, value_name = "P", default_value_t = 0.999)]
     confidence: f64,
-    /// Repeat with other coins and other noise so many times, and print the largest bound
+    /// Number of repetitions, with different coins and noise; prints the largest bound
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     repetitions: u64,
     /// Seed of coins and noise

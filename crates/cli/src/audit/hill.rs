@@ -1,4 +1,4 @@
-//! `keyhush audit hill`: the tail of likelihood ratios.
+//! `keyhush audit hill`: estimates epsilon from the tail of likelihood ratios.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `keyhush audit membership`: who took part, by the loss of a model.
+//! `keyhush audit membership`: infers who took part from a model's loss.
 
 use clap::Args;
 use federated::audit::membership::{MembershipPlan, attack};
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &MembershipArgs) -> anyhow::Result<()> {
     let answer = Answer::estimate("membership", found.epsilon_formal, Some(found.private.epsilon_estimate), &found);
     let line = |name: &str, roc: &privacy::audit::membership::Roc| {
         format!(
-            "{name}: area {:.3}; {:.1} % of members are found where 1 % of others are taken for members; epsilon about {:.2}",
+            "{name}: area {:.3}; true-positive rate {:.1} % at a 1 % false-positive rate; epsilon about {:.2}",
             roc.area,
             100.0 * roc.at_one_percent,
             roc.epsilon_estimate

@@ -1,4 +1,4 @@
-//! `keyhush audit`: attacks on models, to see whether a guarantee holds.
+//! `keyhush audit`: attacks on models, to test their guarantees.
 //!
 //! The attacks are in `federated::audit` and `privacy::audit`; here are arguments, output and pictures.
 

@@ -1,4 +1,4 @@
-//! `keyhush audit one-run`: what canary users show of one run.
+//! `keyhush audit one-run`: the lower bound on epsilon that canary users give for one run.
 
 use std::path::PathBuf;
 

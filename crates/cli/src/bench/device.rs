@@ -1,4 +1,4 @@
-//! `keyhush bench device`: what training on a device costs, beside the one figure that was published.
+//! `keyhush bench device`: the cost of training on one user's text, next to the one published figure for a phone.
 
 use bench::device::{Device, DeviceTook};
 use clap::Args;

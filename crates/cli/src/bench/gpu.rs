@@ -1,4 +1,4 @@
-//! `keyhush bench gpu`: rounds of users on a card.
+//! `keyhush bench gpu`: rounds on a GPU.
 
 use bench::gpu::Gpu;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `keyhush bench local-training`: the hot loop of everything, on synthetic tokens.
+//! `keyhush bench local-training`: local training, the inner loop of every simulation, on synthetic tokens.
 
 use bench::local_training::LocalTraining;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `keyhush bench`: how fast this machine does the work.
+//! `keyhush bench`: measures the speed of this machine.
 
 mod device;
 #[cfg(feature = "cuda")]
@@ -32,7 +32,7 @@ pub(crate) enum Command {
     Round(round::RoundArgs),
     /// Measure a server and its devices as real processes, and check that no report is lost or counted twice.
     Network(network::NetworkArgs),
-    /// Open connections that never finish what they begin, and measure how soon a server closes them and what honest devices notice.
+    /// Open connections that never complete a request; measure how soon a server closes them and how honest devices are affected.
     SlowConnections(slow::SlowArgs),
     /// Measure a round of secure aggregation for clients and server, and check that the sum is exact.
     Secagg(secagg::SecaggArgs),

@@ -1,4 +1,4 @@
-//! `keyhush bench predict`: one next-word prediction, as a keyboard asks for it.
+//! `keyhush bench predict`: one next-word prediction, as a keyboard requests it.
 
 use bench::predict::{Prediction, PredictionTook};
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `keyhush bench round`: what a round costs beside the users' training, and what a second thread costs.
+//! `keyhush bench round`: the overhead of a round over the users' training, and what a second thread costs.
 
 use bench::round::{Rounds, RoundsTook, Threads};
 use clap::Args;
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &RoundArgs) -> anyhow::Result<()> {
     println!("noise              {:10.4}", parts.noise_s);
     println!("ledger             {:10.4}", parts.ledger_s);
     println!("optimizer          {:10.4}", parts.optimizer_s);
-    println!("beside training    {:10.2} %", 100.0 * share_beside_training);
+    println!("overhead           {:10.2} %", 100.0 * share_beside_training);
     let Threads { threads, cpu_ratio, busy } = threads;
     println!(
         "{threads} threads together take {cpu_ratio:.3} times the CPU time of one, and are busy {:.1} % of training",

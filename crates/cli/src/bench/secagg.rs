@@ -1,4 +1,4 @@
-//! `keyhush bench secagg`: a whole round of secure aggregation between simulated clients, and what it costs whom.
+//! `keyhush bench secagg`: a complete round of secure aggregation between simulated clients, and its cost for clients and server.
 
 use std::fmt;
 

@@ -1,14 +1,14 @@
-//! `keyhush bench slow-connections`: connections that never finish what they begin, at a real server.
+//! `keyhush bench slow-connections`: how a real server handles connections that never complete a request.
 
 use bench::network::{Answered, SlowRun, SlowTook};
 use clap::{Args, value_parser};
 
 #[derive(Args)]
 pub(crate) struct SlowArgs {
-    /// Slow connections. A third of them says nothing, a third never finishes its header, a third never finishes its body
+    /// Number of slow connections: a third sends nothing, a third never completes its header, a third never completes its body
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = value_parser!(u32).range(1..=20_000))]
     slow: u32,
-    /// Honest requests before them, to compare with
+    /// Number of honest requests before them, as a baseline
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = value_parser!(u32).range(1..=1_000_000))]
     requests: u32,
     /// Print JSON

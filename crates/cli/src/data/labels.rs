@@ -1,4 +1,4 @@
-//! Which labels a store has: those of a public list, or the most frequent ones of the users' own posts.
+//! Chooses the labels of a store: those of a public list, or the most frequent ones in the users' own posts.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! How far long work is: a bar on a terminal, a line every few seconds elsewhere; and Ctrl-C.
+//! Progress of long work: a bar on a terminal, a line every few seconds elsewhere; and Ctrl-C.
 
 use std::{
     io::IsTerminal,
@@ -20,7 +20,7 @@ pub(super) struct Watch {
     /// When the next line is due, where lines are written.
     next_line: Option<Instant>,
     started: Instant,
-    /// What is counted.
+    /// The unit of the count.
     unit: &'static str,
 }
 
@@ -37,7 +37,7 @@ impl Watch {
         Ok(Self { bar, next_line: (!quiet && !terminal).then(|| now + EVERY), started: now, unit })
     }
 
-    /// Takes note of progress; says whether to go on.
+    /// Takes note of progress; returns whether to continue.
     pub(super) fn tick(&mut self, progress: Progress) -> bool {
         let (what, done, total, bad) = match progress {
             Progress::Reading { done, total, bad } => ("reading", done, total, bad),

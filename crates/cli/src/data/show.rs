@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::open;
 use crate::failure::BadInput;
 
-/// Whose text.
+/// Arguments of `keyhush data show`.
 #[derive(Args)]
 #[command(group(clap::ArgGroup::new("whose").required(true)))]
 pub(crate) struct ShowArgs {
@@ -81,7 +81,7 @@ impl<'a> Shown<'a> {
         })
     }
 
-    /// Features first, then a post a line; its labels stand before it, in brackets.
+    /// Features first, then one post per line, with its labels in brackets before it.
     fn print(&self, out: &mut dyn Write) -> std::io::Result<()> {
         if !self.features.is_empty() {
             let features: Vec<String> = self.features.iter().map(|(name, number)| format!("{name} {number}")).collect();

@@ -12,7 +12,7 @@ use federated::numbers::counted;
 use super::{grouped, open, percent, read_vocabulary};
 use crate::failure::BadInput;
 
-/// Which store.
+/// Arguments of `keyhush data stats`.
 #[derive(Args)]
 pub(crate) struct StatsArgs {
     /// Store to read

@@ -1,4 +1,4 @@
-//! `keyhush plan`: what settings would cost, before any work; and which settings meet a target.
+//! `keyhush plan`: what settings would cost, before anything runs; and which settings meet a target.
 //!
 //! | module      | what it is                                                     |
 //! |-------------|----------------------------------------------------------------|

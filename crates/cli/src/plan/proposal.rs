@@ -102,7 +102,7 @@ impl TargetArgs {
     }
 }
 
-/// As JSON.
+/// The JSON output.
 #[derive(Serialize)]
 struct Answer<'a> {
     /// What the plan of the settings costs.

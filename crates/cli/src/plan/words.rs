@@ -1,4 +1,4 @@
-//! Seconds, numbers and long sentences, for people.
+//! Formats seconds, numbers and long sentences for the terminal.
 
 /// Columns of what is printed, at most.
 const COLUMNS: usize = 100;

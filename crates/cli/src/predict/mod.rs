@@ -1,4 +1,4 @@
-//! `keyhush predict`: type and see the suggestions change.
+//! `keyhush predict`: shows suggestions while you type.
 
 mod terminal;
 

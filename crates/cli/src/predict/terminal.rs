@@ -1,4 +1,4 @@
-//! The terminal: one line that is typed, and the suggestions under it.
+//! The terminal display of `predict`: one line of typed text, with the suggestions below it.
 
 use std::io::{Stdout, Write};
 

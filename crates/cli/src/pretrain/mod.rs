@@ -1,4 +1,4 @@
-//! `keyhush pretrain`: training on public text, without federation.
+//! `keyhush pretrain`: trains a model on public text, without federation.
 
 mod watch;
 
@@ -68,7 +68,7 @@ pub(crate) struct PretrainArgs {
     /// Minutes between checkpoints within an epoch; there is also one after every epoch.
     #[arg(long, value_name = "N", default_value_t = 10)]
     checkpoint_minutes: u64,
-    /// What trains the model: threads (uses a single thread) or cuda [default: threads]
+    /// Engine that trains the model: threads (uses a single thread) or cuda [default: threads]
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
     /// Precision of matrix products with --engine cuda: f32, tf32 or f16 [default: f32]
@@ -161,7 +161,7 @@ fn means(args: &PretrainArgs, engine: Listed) -> anyhow::Result<Means> {
     Ok(Means { engine: engine.kind, options, ..Means::threads(kernels::chosen()?, 1) })
 }
 
-/// What is trained on what.
+/// The model and the text to train.
 fn task(args: &PretrainArgs) -> anyhow::Result<Task> {
     let model = ModelChoice {
         preset: args.model.clone(),

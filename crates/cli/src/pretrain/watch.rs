@@ -1,4 +1,4 @@
-//! How far training is: a bar on a terminal, a line every minute elsewhere.
+//! Progress of training: a bar on a terminal, a line every minute elsewhere.
 
 use std::{
     io::IsTerminal,

@@ -1,4 +1,4 @@
-//! Answers, for people and for programs.
+//! Prints answers as text or JSON.
 
 use std::io::Write;
 

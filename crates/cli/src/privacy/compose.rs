@@ -1,4 +1,4 @@
-//! `keyhush privacy compose`: what several ledgers cost a user who is in all of them.
+//! `keyhush privacy compose`: the joint cost of several ledgers for a user who is in all of them.
 
 use std::{io::Write, path::PathBuf};
 

@@ -93,7 +93,7 @@ pub(crate) fn rho(args: &RhoArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One JSON object a line in, one a line out, in the same order; a bad line answers with its error and its number, and the command fails at
+/// One JSON object per line in and out, in the same order; a bad line answers with its error and its number, and the command fails at
 /// the end.
 fn batch(path: &Path, allow_errors: bool) -> anyhow::Result<()> {
     let input: Box<dyn BufRead> = if path.as_os_str() == "-" {

@@ -1,4 +1,4 @@
-//! Which ledger is meant, and which heads of it are known: what `statement`, `verify` and `compose` share.
+//! Finds the ledger that arguments name and its known heads, for `statement`, `verify` and `compose`.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ pub(crate) struct LedgerArgs {
 }
 
 impl LedgerArgs {
-    /// Opens the ledger for reading, with every entry and every head checked, those that lie beside it too.
+    /// Opens the ledger for reading, and checks every entry and every head, including those stored next to it.
     pub(crate) fn read(&self) -> anyhow::Result<Ledger<FileStore>> {
         self.refuse_missing()?;
         let heads = self.heads()?;
@@ -37,7 +37,7 @@ impl LedgerArgs {
         Ok(ledger)
     }
 
-    /// What lies beside the ledger and was taken from it, in the folder of a run.
+    /// The heads stored next to the ledger in the folder of a run.
     pub(crate) fn beside(&self) -> Result<Vec<Shown>, HeadsError> {
         heads::check(&self.path())
     }
@@ -68,7 +68,7 @@ fn in_folder(folder: &Path) -> PathBuf {
     folder.join(LEDGER_FILE)
 }
 
-/// A ledger that is named by its file or by the folder of its run, with what lies beside it checked.
+/// A ledger that is named by its file or by the folder of its run, checked against the heads stored next to it.
 pub(crate) fn read(place: &Path) -> anyhow::Result<Ledger<FileStore>> {
     let path = if place.is_dir() { in_folder(place) } else { place.to_owned() };
     refuse_missing(&path)?;

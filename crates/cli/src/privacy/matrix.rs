@@ -1,4 +1,4 @@
-//! `keyhush privacy matrix`: coefficients that make correlated noise small, and how small.
+//! `keyhush privacy matrix`: coefficients that minimize the error of correlated noise, and that error.
 
 use std::io::Write;
 

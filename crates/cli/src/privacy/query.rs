@@ -1,4 +1,4 @@
-//! A question about a run as flags.
+//! The flags that describe a run to the accountant.
 
 use clap::{Args, ValueEnum, builder::TypedValueParser};
 use privacy::{

@@ -1,4 +1,4 @@
-//! `keyhush privacy noise | rounds | cohort`: what a target needs.
+//! `keyhush privacy noise | rounds | cohort`: the noise, rounds or cohort that a target needs.
 
 use clap::Args;
 use privacy::{

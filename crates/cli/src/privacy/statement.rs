@@ -1,4 +1,4 @@
-//! `keyhush privacy statement`: what a ledger guarantees, from the ledger and nothing else.
+//! `keyhush privacy statement`: what a ledger guarantees, derived from the ledger alone.
 
 use std::{io::Write, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! `keyhush privacy table`: the papers' tables, computed here, beside what was printed.
+//! `keyhush privacy table`: the papers' tables, computed here, next to the printed numbers.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `keyhush privacy verify`: chain, signatures, heads, stored vectors and participations checked, epsilon computed again.
+//! `keyhush privacy verify`: checks chain, signatures, heads, stored vectors and participations, and recomputes epsilon.
 
 use std::io::Write;
 
@@ -36,7 +36,7 @@ struct Verified<'a> {
     verified: bool,
     #[serde(flatten)]
     found: &'a Verification,
-    /// The heads that lie beside the ledger, all on the chain.
+    /// The heads stored next to the ledger, all on the chain.
     heads_beside: &'a [Shown],
 }
 
@@ -105,7 +105,7 @@ fn lines(found: &Verification, beside: &[Shown]) -> Vec<(&'static str, String)> 
         ("head", found.head.to_string()),
         ("key", format!("{}, {pinned}", found.key)),
         ("heads", heads(found)),
-        ("heads beside it", heads_beside(beside)),
+        ("heads found", heads_beside(beside)),
         (
             "vectors",
             format!("{} stored and matching, {} not stored here", found.vectors_matching, found.vectors_absent),

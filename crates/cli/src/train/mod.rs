@@ -87,7 +87,7 @@ pub(crate) struct TrainArgs {
     /// Use secure aggregation; short for --set aggregation=secagg
     #[arg(long)]
     secagg: bool,
-    /// Plant canary users among the declared ones and show at the end what they reveal of epsilon; short for --set
+    /// Audit the run with this many canary users: at the end, print an empirical lower bound on epsilon; short for --set
     /// audit.canaries=N [default if no number is given: 1000]
     #[arg(long, value_name = "CANARIES", num_args = 0..=1, default_missing_value = "1000", conflicts_with_all = ["resume", "end"])]
     audit: Option<u64>,
@@ -112,7 +112,7 @@ pub(crate) struct MachineArgs {
     /// Number of threads; does not change the results [default: one per core]
     #[arg(long, value_name = "N", value_parser = threads::number)]
     pub(crate) threads: Option<usize>,
-    /// What trains the users, such as threads or cuda [default: threads]
+    /// Engine that trains the users, such as threads or cuda [default: threads]
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,
     /// Precision of matrix products with --engine cuda: f32, tf32 or f16; cannot change when a run is resumed [default: f32]
@@ -323,7 +323,7 @@ fn say_who_was_missing(ending: &Ending, plan: &Plan, opened: &Opened) -> anyhow:
     Ok(())
 }
 
-/// Ends a run for good as it stands. No round is computed, so no engine is made: the card that trained it may be gone.
+/// Ends a run permanently as it stands. No round is computed, so no engine is made: the card that trained it may be gone.
 fn end_with_model(plan: &Plan, opened: &Opened, folder: &Path, means: Means) -> anyhow::Result<Ending> {
     let means = Means::threads(means.kernels, means.threads);
     let mut run = Run::resume_to_end(RunFolder::at(folder), plan, opened, means).map_err(refused)?;
@@ -333,7 +333,7 @@ fn end_with_model(plan: &Plan, opened: &Opened, folder: &Path, means: Means) -> 
     Ok(ending)
 }
 
-/// Ends a run for good with nothing but its ledger.
+/// Ends a run permanently with nothing but its ledger.
 fn end_without_model(folder: &Path, json: bool) -> anyhow::Result<()> {
     let statement = run::end_without_model(&RunFolder::at(folder)).map_err(refused)?;
     if json {
@@ -399,8 +399,8 @@ fn out(args: &TrainArgs) -> PathBuf {
     args.out.clone().unwrap_or_else(|| Path::new("runs").join(stamp()))
 }
 
-/// Makes a new folder of this name within `runs`, with a number behind it where there is one already: whoever starts two in one second
-/// gets two.
+/// Makes a new folder of this name within `runs`, with a number appended if it exists: two runs started in the same second get
+/// two folders.
 pub(crate) fn new_folder(name: &str) -> anyhow::Result<PathBuf> {
     let runs = Path::new("runs");
     std::fs::create_dir_all(runs).with_context(|| format!("cannot create {}", runs.display()))?;

@@ -1,4 +1,4 @@
-//! The processes of `mpirun -n R keyhush train`, or this one alone.
+//! The MPI processes of `mpirun -n R keyhush train`, or this single process.
 
 use federated::{
     engine::{Engine, Means},

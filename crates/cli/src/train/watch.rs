@@ -1,4 +1,4 @@
-//! How far training is: a bar on a terminal, a line every few seconds elsewhere.
+//! Progress of training: a bar on a terminal, a line every few seconds elsewhere.
 
 use std::{
     io::IsTerminal,
@@ -16,7 +16,7 @@ use crate::remaining;
 
 /// Without a terminal a line comes this often.
 const EVERY: Duration = Duration::from_secs(5);
-/// On a terminal what is shown beside the bar is made anew this often.
+/// On a terminal, the text next to the bar is updated this often.
 const AT_A_GLANCE: Duration = Duration::from_secs(1);
 /// To compute what the rounds so far cost takes at most this share of the time: one part of so many.
 const PRICE_SHARE: u32 = 20;
@@ -62,7 +62,7 @@ impl Watch {
         })
     }
 
-    /// The run goes on after this round.
+    /// The run continues after this round.
     fn start(&mut self, first: u64, last: Option<&Metrics>) {
         let now = Instant::now();
         (self.first, self.started, self.next_price) = (first, now, now);

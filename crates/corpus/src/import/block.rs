@@ -1,4 +1,4 @@
-//! Blocks: what the reading thread hands to the workers.
+//! Blocks of input, which the reading thread hands to the workers.
 
 use std::{io::Read, ops::Range};
 
@@ -80,7 +80,7 @@ impl std::fmt::Display for BadLine {
     }
 }
 
-/// What is wrong with a line. Nothing of the line itself: it is somebody's text.
+/// Why a line is bad. Nothing of the line itself, which is a user's text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Error)]
 #[serde(rename_all = "snake_case")]
 pub enum BadLineReason {
@@ -90,7 +90,7 @@ pub enum BadLineReason {
     /// Not JSON, or not an object.
     #[error("not a JSON object (column {column})")]
     NotJson {
-        /// Where reading stopped.
+        /// The column at which parsing failed.
         column: u64,
     },
     /// A key that is not there.
@@ -108,13 +108,13 @@ pub enum BadLineReason {
     /// Labels of another kind.
     #[error("{key:?} is neither a list of strings nor a string")]
     NotLabels {
-        /// Their key.
+        /// The name of the column.
         key: String,
     },
     /// Too long a line, text or key.
     #[error("{what} has more than {most} bytes")]
     TooLong {
-        /// What is too long.
+        /// What is too long: a line, text or key.
         what: &'static str,
         /// The most that is read.
         most: u64,
@@ -125,7 +125,7 @@ pub enum BadLineReason {
     /// A row that is not like the header.
     #[error("has {got} {}, but the header has {expected}", if *got == 1 { "field" } else { "fields" })]
     Fields {
-        /// How many it has.
+        /// The number of fields in the line.
         got: usize,
         /// How many the header has.
         expected: usize,

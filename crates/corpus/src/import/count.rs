@@ -1,4 +1,4 @@
-//! Counts words for a vocabulary, in bounded memory: of posts, or of text that is nobody's.
+//! Counts words for a vocabulary in bounded memory, in users' posts or in public text.
 
 use std::{
     io::{self, BufRead, BufReader, Read},

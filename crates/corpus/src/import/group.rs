@@ -1,4 +1,4 @@
-//! Puts users together: sorts each spill file and writes its users to the store.
+//! Groups posts by user: sorts each spill file and writes its users to the store.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Some fields of a JSON object, without building the rest of it.
+//! Reads selected fields of a JSON object without building the rest of it.
 
 use std::{borrow::Cow, fmt};
 

@@ -1,4 +1,4 @@
-//! The labels of posts: how a column has them, which of them are kept, and counting which are frequent.
+//! Reads the labels of posts from a column, selects those to keep, and counts which are frequent.
 
 use std::{collections::BTreeMap, io, path::Path};
 
@@ -29,7 +29,7 @@ pub struct LabelColumn {
 pub struct KnownLabels {
     /// The names.
     pub labels: Labels,
-    /// Where they came from.
+    /// The origin of the list.
     pub origin: Origin,
 }
 
@@ -47,7 +47,7 @@ impl KnownLabels {
 
 /// The labels of a post as a column has them.
 pub(super) enum Tags<T> {
-    /// One string.
+    /// All labels in one string.
     Joined(T),
     /// A list.
     Listed(Vec<T>),
@@ -97,7 +97,7 @@ fn add<'a>(name: &'a str, names: &mut Vec<&'a str>) {
     }
 }
 
-/// How many posts have each label.
+/// The number of posts with each label.
 #[derive(Debug, Clone, Default)]
 pub struct LabelCounts {
     counts: BTreeMap<String, u64>,

@@ -9,7 +9,7 @@ use std::{fmt, io::Read};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-/// Takes a user and a post; says whether to go on.
+/// Takes a user and a post; returns whether to continue.
 pub(super) type Emit<'e> = dyn FnMut(&str, &str) -> bool + 'e;
 
 /// What is said when the one who takes the posts has had enough.

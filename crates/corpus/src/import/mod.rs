@@ -1,4 +1,4 @@
-//! Import: files of posts become a store, grouped by user, in bounded memory.
+//! Import: turns files of posts into a store, grouped by user, in bounded memory.
 //!
 //! ```text
 //! files -> blocks -> workers: parse, tokenise -> spill files by tag -> each sorted by (tag, place) -> store
@@ -49,12 +49,12 @@ pub enum OnBadLine {
     Stop,
 }
 
-/// Where posts come from.
+/// The input of an import.
 #[derive(Debug, Clone)]
 pub enum Input {
     /// Files.
     Files {
-        /// Which, in this order.
+        /// The files, in this order.
         paths: Vec<PathBuf>,
         /// What they are; by their names by default.
         format: Option<Format>,
@@ -77,7 +77,7 @@ pub struct Columns {
     pub user: Option<String>,
     /// What it says; the same.
     pub text: Option<String>,
-    /// What it is about.
+    /// The column of labels.
     pub labels: Option<LabelColumn>,
     /// What is known of the user: numbers, the same in every row of a user.
     pub features: Vec<String>,
@@ -131,7 +131,7 @@ impl Input {
 /// What to import, and how.
 #[derive(Debug, Clone)]
 pub struct ImportPlan {
-    /// Where posts come from.
+    /// The input.
     pub input: Input,
     /// The store.
     pub out: PathBuf,
@@ -154,7 +154,7 @@ pub struct ImportPlan {
 }
 
 impl ImportPlan {
-    /// What of it was computed from users' data without privacy: every run on the store records it.
+    /// What was computed from users' data without privacy: every run on the store records it.
     #[must_use]
     pub fn non_private_events(&self) -> Vec<String> {
         let words = self.vocabulary.origin.non_private_event();
@@ -163,7 +163,7 @@ impl ImportPlan {
     }
 }
 
-/// What an import did.
+/// The summary of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// Users in the store.
@@ -214,7 +214,7 @@ pub enum ImportError {
     TooManyBad {
         /// How many lines were bad.
         bad: u64,
-        /// Of how many.
+        /// The number of lines read.
         lines: u64,
         /// The share that is allowed.
         most: f64,
@@ -231,7 +231,7 @@ pub enum ImportError {
         path: PathBuf,
         /// The column asked for.
         key: String,
-        /// Those there are.
+        /// The existing columns.
         columns: Vec<String>,
     },
     /// A file that is not what it is said to be.
@@ -239,9 +239,9 @@ pub enum ImportError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What it is said to be.
+        /// The expected format.
         format: &'static str,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// A program that was built without Parquet.
@@ -283,11 +283,11 @@ pub enum ImportError {
         tokens: u32,
     },
     /// A spill file.
-    #[error("temporary files beside {}: {error}", path.display())]
+    #[error("temporary files next to {}: {error}", path.display())]
     Spill {
         /// The store.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// The store.
@@ -301,7 +301,7 @@ pub enum ImportError {
 /// How many bad lines are shown.
 pub(crate) const SHOWN_BAD_LINES: usize = 5;
 
-/// Imports. `progress` is called now and then, and says whether to go on.
+/// Imports. `progress` is called now and then, and returns whether to continue.
 ///
 /// # Errors
 /// When something cannot be read or written, or it was told to stop. There is no store then.

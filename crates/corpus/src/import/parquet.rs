@@ -1,4 +1,4 @@
-//! Some columns of a Parquet file, row by row.
+//! Reads selected columns of a Parquet file, row by row.
 
 use std::{fs::File, panic::AssertUnwindSafe, path::Path, sync::Arc};
 
@@ -14,7 +14,7 @@ use parquet::{
 
 use super::{Columns, ImportError, block::RawPost, labels::Tags};
 
-/// Takes a row; says whether to go on.
+/// Takes a row; returns whether to continue.
 pub(super) type Emit<'e> = dyn FnMut(RawPost) -> bool + 'e;
 
 /// Hands every row on.

@@ -1,4 +1,4 @@
-//! Files: what they are by their names, and their bytes without compression.
+//! Input files: their format by name, and their decompressed bytes.
 
 use std::{
     fs::File,
@@ -13,7 +13,7 @@ use std::{
 use super::ImportError;
 use crate::{origin, text};
 
-/// What is in a file.
+/// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// A JSON object a line.
@@ -31,7 +31,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What a file is, by its name.
+    /// The format and compression of a file, by its name.
     ///
     /// # Errors
     /// When the name does not say.

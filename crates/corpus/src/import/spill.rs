@@ -1,4 +1,4 @@
-//! Posts on disk, divided by tag: small enough pieces to sort in memory.
+//! Spills posts to disk, partitioned by user tag into pieces small enough to sort in memory.
 //!
 //! A record is the tag (16 bytes), the place (8), the length of the key (2), the number of ids (4), the number of labels (2),
 //! the key, the ids (2 or 4 bytes each), the labels (2 bytes each), the user's features (4 bytes each). The files have no names: they are gone when the process is, however it ends.

@@ -1,4 +1,4 @@
-//! Rows of comma- or tab-separated values with a header, in bounded memory whatever is in the file.
+//! Reads comma- or tab-separated rows with a header, in bounded memory whatever the file contains.
 
 use std::io::{self, Read};
 
@@ -90,7 +90,7 @@ impl<R: Read> Rows<R> {
         self.ends[..self.count].get(index).and_then(|end| self.fields.get(start..*end)).unwrap_or_default()
     }
 
-    /// All of them.
+    /// All fields of the row.
     pub(super) fn fields(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.count).map(|index| self.field(index))
     }
@@ -123,7 +123,7 @@ impl<R: Read> Rows<R> {
         }
     }
 
-    /// Goes on behind the next line break, as if a row began there.
+    /// Continues behind the next line break, as if a row began there.
     fn skip_line(&mut self) -> io::Result<()> {
         let line = self.core.line();
         loop {

@@ -1,4 +1,4 @@
-//! Reading on one thread, parsing and tokenising on all cores.
+//! The import pipeline: one thread reads, all cores parse and tokenize.
 
 use std::{
     io,
@@ -381,7 +381,7 @@ impl Feed<'_> {
         }
     }
 
-    /// Sends a block; says whether to go on.
+    /// Sends a block; returns whether to continue.
     fn send(
         &self,
         block: Block,
@@ -541,7 +541,7 @@ impl<'a> Batch<'a> {
         Self { file, posts: Vec::new(), bytes: 0, send, outcome: Ok(true) }
     }
 
-    /// Takes a post; says whether to go on.
+    /// Takes a post; returns whether to continue.
     fn post(&mut self, post: RawPost) -> bool {
         self.bytes += post.bytes();
         self.posts.push(post);

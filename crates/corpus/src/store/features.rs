@@ -1,4 +1,4 @@
-//! What is known of users besides what they typed: as many numbers of everybody, in named columns.
+//! Features of users besides their text: named numeric columns with one value per user.
 
 use thiserror::Error;
 
@@ -14,7 +14,7 @@ pub enum FeatureNamesError {
     /// Too many.
     #[error("there are {got} features; at most {MOST_FEATURES} are supported")]
     TooMany {
-        /// How many there are.
+        /// The number found.
         got: usize,
     },
     /// A column without a name.

@@ -1,4 +1,4 @@
-//! The header of a store, little-endian: 512 bytes.
+//! The 512-byte, little-endian header of a store.
 //!
 //! | bytes    | what                                                                |
 //! |----------|---------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-//! A file as memory. The only unsafe line of this crate is here.
+//! Memory-maps a file. Contains the only unsafe line of this crate.
 
 use std::{fs::File, io, path::Path};
 

@@ -1,4 +1,4 @@
-//! The store: everybody's tokens in one immutable file, memory-mapped.
+//! The store: all users' tokens in one immutable, memory-mapped file.
 //!
 //! Little-endian throughout. A header of 512 bytes ([`format`]) says where the sections are; each begins at a multiple of 64.
 //!
@@ -66,7 +66,7 @@ impl std::fmt::Display for UserTag {
     }
 }
 
-/// What is known of a store besides its tokens.
+/// The metadata of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Meta {
@@ -98,7 +98,7 @@ pub enum StoreError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// Another kind of file.
@@ -111,7 +111,7 @@ pub enum StoreError {
         path: PathBuf,
         /// Its version.
         got: u32,
-        /// Ours.
+        /// The newest version this program reads.
         known: u32,
     },
     /// A store that was damaged or cut.
@@ -130,7 +130,7 @@ pub enum StoreError {
     Vocabulary {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The underlying error.
         error: VocabularyError,
     },
     /// A vocabulary or rules that are not the store's.
@@ -149,9 +149,9 @@ pub enum StoreError {
     /// No such user.
     #[error("no user {index}: the store has {users} users, numbered from 0")]
     NoUser {
-        /// Who was asked for.
+        /// The requested index.
         index: u64,
-        /// How many there are.
+        /// The number of users.
         users: u64,
     },
     /// The names of its features.

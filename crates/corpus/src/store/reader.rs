@@ -1,4 +1,4 @@
-//! Reads a store: opened in milliseconds, a user in constant time.
+//! Reads a store: opens in milliseconds, finds a user in constant time.
 
 use std::{
     ops::Range,
@@ -97,7 +97,7 @@ impl Store {
         self.header.id_bytes * 8
     }
 
-    /// What is known of it.
+    /// The vocabulary, origin and import settings.
     #[must_use]
     pub const fn meta(&self) -> &Meta {
         &self.meta
@@ -127,7 +127,7 @@ impl Store {
         Tokenizer::new(self.meta.rules)
     }
 
-    /// What tells its rules and vocabulary apart from others.
+    /// The fingerprint of its rules and vocabulary.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         fingerprint(self.meta.rules, &self.vocabulary)
@@ -162,7 +162,7 @@ impl Store {
         SECTIONS.iter().map(|(section, _)| self.header.section(*section).crc).collect()
     }
 
-    /// Who is in it and in which order, in pieces.
+    /// The users' tags in order, in pieces, to compare stores.
     pub fn roll(&self) -> impl Iterator<Item = &[u8]> {
         std::iter::once(self.bytes(Section::Tags))
     }
@@ -329,7 +329,7 @@ pub struct User<'a> {
 }
 
 impl<'a> User<'a> {
-    /// Which user it is.
+    /// The user's tag.
     #[must_use]
     pub const fn tag(&self) -> UserTag {
         self.tag
@@ -347,7 +347,7 @@ impl<'a> User<'a> {
         self.tokens
     }
 
-    /// What is known of them besides.
+    /// The user's features.
     #[must_use]
     pub const fn features(&self) -> Features<'a> {
         self.features
@@ -377,13 +377,13 @@ pub struct Post<'a> {
 }
 
 impl<'a> Post<'a> {
-    /// What it says.
+    /// The post's tokens.
     #[must_use]
     pub const fn tokens(&self) -> Tokens<'a> {
         self.tokens
     }
 
-    /// What it is about.
+    /// The post's labels.
     #[must_use]
     pub const fn labels(&self) -> LabelIds<'a> {
         self.labels

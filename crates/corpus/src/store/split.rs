@@ -1,4 +1,4 @@
-//! Who trains and who tests: users are split, never posts, by a hash of their tag and a salt.
+//! Splits users, never posts, into training and held-out ones, by a hash of their tag and a salt.
 //!
 //! Which part a user is in depends on nobody else, so it stays when others come and go.
 
@@ -19,7 +19,7 @@ pub enum Part {
     Test,
 }
 
-/// How users are split. Shares are per thousand; the rest trains.
+/// The split of users. Shares are per thousand; the rest trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Raw", into = "Raw")]
 pub struct Split(Raw);

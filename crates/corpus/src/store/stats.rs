@@ -1,19 +1,18 @@
-//! What is in a store: users, tokens, how they are distributed, how much of the text the vocabulary covers, and which labels and
-//! features there are.
+//! Statistics of a store: users, tokens and their distribution, the vocabulary's coverage, labels and features.
 
 use lm::vocabulary::UNK;
 use serde::Serialize;
 
 use super::{Meta, Part, Split, Store, StoreError};
 
-/// What is in a store.
+/// Statistics of a store.
 #[derive(Debug, Clone, Serialize)]
 pub struct Stats<'a> {
     /// Users.
     pub users: u64,
-    /// Their posts.
+    /// Number of posts.
     pub posts: u64,
-    /// Their tokens.
+    /// Number of tokens.
     pub tokens: u64,
     /// Bits of an id.
     pub id_bits: u32,
@@ -46,7 +45,7 @@ pub struct Stats<'a> {
     pub meta: &'a Meta,
 }
 
-/// How often the labels of posts occur.
+/// The frequency of labels.
 #[derive(Debug, Clone, Serialize)]
 pub struct LabelStats<'a> {
     /// Labels that have a name.
@@ -62,13 +61,13 @@ pub struct LabelStats<'a> {
 /// The range of a feature.
 #[derive(Debug, Clone, Serialize)]
 pub struct FeatureStats<'a> {
-    /// What it is called.
+    /// Its name.
     pub name: &'a str,
     /// The smallest that a user has.
     pub least: f32,
     /// The largest.
     pub most: f32,
-    /// On average.
+    /// The mean.
     pub mean: f64,
 }
 
@@ -85,18 +84,18 @@ pub struct Quantiles {
     pub three_quarters: u64,
     /// Of the one with the most.
     pub most: u64,
-    /// On average.
+    /// The mean.
     pub mean: f64,
 }
 
 /// Users with at least `from` and less than `to` tokens.
 #[derive(Debug, Clone, Serialize)]
 pub struct Bin {
-    /// At least.
+    /// Lower bound of the bin.
     pub from: u64,
     /// Less than.
     pub to: u64,
-    /// How many users.
+    /// Number of users in the bin.
     pub users: u64,
 }
 
@@ -105,7 +104,7 @@ pub struct Bin {
 pub struct Top<'a> {
     /// The entry or the name.
     pub entry: &'a str,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
 }
 

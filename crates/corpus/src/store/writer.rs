@@ -1,4 +1,4 @@
-//! Writes a store, one user after the other, with memory that does not grow.
+//! Writes a store one user at a time, in constant memory.
 
 use std::{
     fs::File,
@@ -20,7 +20,7 @@ const BUFFER: usize = 1 << 18;
 /// A user as a store takes it.
 #[derive(Debug, Clone, Copy)]
 pub struct UserRecord<'a> {
-    /// Which user.
+    /// The user's tag.
     pub tag: UserTag,
     /// The key, which is kept if the store keeps keys.
     pub key: &'a str,

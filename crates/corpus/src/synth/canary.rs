@@ -13,7 +13,7 @@ use super::{
     lexicon,
 };
 
-/// How many canaries are planted, and how.
+/// The number and kind of canaries to plant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Canaries {
@@ -32,7 +32,7 @@ pub struct Canaries {
 pub struct Canary {
     /// The words.
     pub text: String,
-    /// Who has it.
+    /// The users who hold the canary.
     pub holders: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Random draws that repeat: a ChaCha20 stream for each purpose and position, integers only.
+//! Reproducible random draws: a ChaCha20 stream for each purpose and position, integers only.
 
 use chacha20::{
     ChaCha20,
@@ -10,7 +10,7 @@ use super::{Dialect, SynthPlan};
 /// What a stream is for; streams of different purposes are independent.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Purpose {
-    /// Who somebody is.
+    /// The profile of a user.
     Person = 1,
     /// What somebody types; one stream a user and post.
     Post = 2,

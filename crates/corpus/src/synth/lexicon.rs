@@ -1,4 +1,4 @@
-//! The lists of [`super::words`] as one language: forms of verbs, rarer words for the long tail, Zipf tables.
+//! Builds one language from the lists of [`super::words`]: verb forms, rare words for the long tail, Zipf tables.
 //!
 //! The language never changes: rarer words come from a fixed stream, so a vocabulary fits every crowd.
 

@@ -1,4 +1,4 @@
-//! A crowd as JSON lines: its posts, and its canaries with those who hold them.
+//! Writes a synthetic crowd as JSON lines: its posts, its canaries, and the users who have them.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{Crowd, FEATURES, labels};
 use crate::progress::Progress;
 
-/// What the line of a post says besides its `user` and `text`.
+/// Fields of a post's line besides `user` and `text`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LineFields {
     /// What the post is about: `labels`, a list of names.
@@ -37,7 +37,7 @@ struct Planted {
 
 impl Crowd {
     /// Writes every post, a line each with `user`, `text` and other fields that are wanted; says how many there are.
-    /// `progress` says whether to go on; where it did not, there is no number.
+    /// `progress` returns whether to continue; where it did not, there is no number.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -1,4 +1,4 @@
-//! A synthetic crowd: people with their own topics, friends, slang, typos and habits over one shared language.
+//! Synthetic users with their own topics, friends, slang, typos and habits, over one shared language.
 //!
 //! Everything is a pure function of a [`SynthPlan`] and the number of a user: nobody is stored, any user of a population of
 //! 10^8 is made on demand without the others, and the same plan gives the same text on every platform (ChaCha20 streams,
@@ -41,7 +41,7 @@ use self::{
 };
 use crate::labels::Labels;
 
-/// How a crowd speaks.
+/// The dialect of a synthetic crowd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
@@ -52,7 +52,7 @@ pub enum Dialect {
     Informal,
 }
 
-/// What a synthetic crowd is.
+/// The parameters of a synthetic crowd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SynthPlan {
@@ -60,13 +60,13 @@ pub struct SynthPlan {
     pub seed: u64,
     /// How many people there are.
     pub users: u64,
-    /// How they speak.
+    /// The dialect.
     pub dialect: Dialect,
     /// Posts of a user, on average; the number differs widely between users.
     pub posts_per_user: u32,
     /// Words of a post, on average.
     pub words_per_post: u32,
-    /// What is planted.
+    /// Planted canaries, if any.
     pub canaries: Option<Canaries>,
 }
 
@@ -84,13 +84,13 @@ pub enum SynthError {
     /// A number outside its range.
     #[error("{what} must be from {least} to {most}, got {got}")]
     OutOfRange {
-        /// Which number.
+        /// The name of the number.
         what: &'static str,
         /// The smallest allowed.
         least: u64,
         /// The largest allowed.
         most: u64,
-        /// What arrived.
+        /// The value received.
         got: u64,
     },
 }
@@ -98,7 +98,7 @@ pub enum SynthError {
 /// A post of a crowd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Post {
-    /// What it says.
+    /// The post's text.
     pub text: String,
     /// Its topic, and the label of a question. They lie here, so that who reads only texts pays nothing for them.
     labels: [u32; 2],
@@ -107,7 +107,7 @@ pub struct Post {
 }
 
 impl Post {
-    /// What it is about: ids of [`labels`]. A canary is about nothing.
+    /// The post's labels: ids of [`labels`]. A canary has none.
     #[must_use]
     pub fn labels(&self) -> &[u32] {
         &self.labels[..self.labelled]

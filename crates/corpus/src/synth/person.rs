@@ -1,4 +1,4 @@
-//! Who somebody is: topics, friends, habits, how much they write.
+//! The profile of a synthetic user: topics, friends, habits, how much they write.
 
 use super::{
     Dialect, SynthPlan,
@@ -8,7 +8,7 @@ use super::{
     typing,
 };
 
-/// What is known of somebody besides what they type; see [`super::Crowd::features`].
+/// The names of the features of synthetic users; see [`super::Crowd::features`].
 pub const FEATURES: [&str; 8] =
     ["slang", "emoji", "typos", "fillers", "exclamations", "capitals", "full_stops", "apostrophes"];
 

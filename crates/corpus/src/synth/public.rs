@@ -1,7 +1,7 @@
-//! The language's public vocabulary.
+//! The public vocabulary of the synthetic language.
 //!
 //! It was counted once in a text that belongs to no user, both dialects, and filled up from the lexicon. What came of it is kept in
-//! `public_words.txt`: whoever opens a crowd would otherwise write and count that text again. A test does.
+//! `public_words.txt`: opening a crowd would otherwise generate and count that text each time. A test does.
 
 use lm::vocabulary::{SPECIAL, Vocabulary, VocabularyError};
 

@@ -1,4 +1,4 @@
-//! What the crowd must be: repeatable, like a language, and made of people who differ.
+//! Tests that the synthetic crowd is reproducible, resembles a language, and has users who differ.
 
 use lm::{tokenizer::Tokenizer, vocabulary::Counts};
 

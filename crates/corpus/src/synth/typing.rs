@@ -1,4 +1,4 @@
-//! How a sentence leaves somebody's fingers: contractions, slang, typos, capitals, punctuation, emoji.
+//! How a synthetic user types a sentence: contractions, slang, typos, capitals, punctuation, emoji.
 
 use super::{draw::Draws, grammar::Kind, lexicon, person::Person};
 

@@ -1,8 +1,8 @@
-//! The words of the synthetic language, written by hand. The long tail is made of them in [`super::lexicon`].
+//! The hand-written words of the synthetic language. [`super::lexicon`] derives the long tail from them.
 
 /// What a topic has of its own.
 pub(super) struct Topic {
-    /// What it is called.
+    /// Its name.
     pub(super) name: &'static str,
     /// What one does with its things, the most frequent first; all of them are in [`VERBS`].
     pub(super) verbs: &'static str,

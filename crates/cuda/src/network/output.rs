@@ -1,4 +1,4 @@
-//! The output of a step: from what the last layer shows to the loss, and back.
+//! The output layer of a step: from the last hidden layer to the loss, and back.
 
 use super::{Factor, Into, Network};
 use crate::{

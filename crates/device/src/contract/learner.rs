@@ -1,4 +1,4 @@
-//! What every learner promises to those who train and measure with it: [`crate::local`], engines, servers and devices.
+//! The promises of every learner to the code that trains and evaluates with it: [`crate::local`], engines, servers and devices.
 
 use lm::kernels::KernelPath;
 

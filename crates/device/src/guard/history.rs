@@ -1,4 +1,4 @@
-//! The inputs that have left, what may follow them, and their bytes.
+//! The history of sent inputs: what it still allows, and its byte format.
 //!
 //! The bytes: `keyhush guard`, the format as 4 bytes, the number of records as 4; of each record task (32), step (8),
 //! model (32) and day (4); SHA-256 of all that. Numbers are little-endian. Where a timer may run, the format is another: after the records
@@ -21,13 +21,13 @@ pub const MOST_INPUTS: usize = 16_384;
 const NAME: &[u8; 13] = b"keyhush guard";
 /// Without rests: also of programs that knew no timer.
 const FORMAT: u32 = 1;
-/// With some.
+/// The format with rests.
 const WITH_RESTS: u32 = 2;
 const HEAD: usize = NAME.len() + 4 + 4;
 const RECORD: usize = 32 + 8 + 32 + 4;
 const CHECKSUM: usize = 32;
 
-/// What is wrong with bytes that should be a guard's.
+/// Why bytes are not a valid guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Damage {
     /// They do not begin like one.
@@ -36,7 +36,7 @@ pub enum Damage {
     /// Some are missing, or there are too many.
     #[error("it has {got} bytes, expected {expected}")]
     Length {
-        /// What there is.
+        /// The actual length.
         got: usize,
         /// What its head promises.
         expected: usize,

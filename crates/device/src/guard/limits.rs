@@ -1,4 +1,4 @@
-//! The device's own limits, the time that they are held against, and why an input may not leave.
+//! The device's own limits, the clock they are checked against, and the reasons to refuse an input.
 
 use std::num::NonZeroU32;
 
@@ -43,7 +43,7 @@ impl Now {
     }
 }
 
-/// What a device allows itself, over all tasks of all servers.
+/// The device's own limits, over all tasks of all servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// MaxP: inputs that may leave within the window.
@@ -76,12 +76,12 @@ impl Timer {
     }
 }
 
-/// How long an input counts.
+/// How long an input counts against the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Window {
     /// On so many days, the day on which it left included.
     Days(NonZeroU32),
-    /// For ever.
+    /// No window: all inputs count.
     Ever,
 }
 
@@ -101,7 +101,7 @@ pub enum Refused {
     /// An input for this step left already, or one for a later step did.
     #[error("step {step}: an input for step {last} of this task was already sent, and steps only go forward")]
     Step {
-        /// What was asked for.
+        /// The requested step.
         step: u64,
         /// The last one.
         last: u64,
@@ -114,9 +114,9 @@ pub enum Refused {
         "{have} inputs were sent and still count; this device allows {most} over all tasks, including failed attempts"
     )]
     TooMany {
-        /// What counts now.
+        /// Inputs that count at present.
         have: u32,
-        /// What is allowed.
+        /// The largest number allowed.
         most: u32,
     },
     /// The last step of this task was too short a time ago.
@@ -124,7 +124,7 @@ pub enum Refused {
         "step {step}: the last one was {last}, and this device keeps the steps of a task at least {distance} apart"
     )]
     TooSoon {
-        /// What was asked for.
+        /// The requested step.
         step: u64,
         /// The last one.
         last: u64,
@@ -132,12 +132,12 @@ pub enum Refused {
         distance: u64,
     },
     /// The last input left too short a time ago.
-    #[error("this device waits {} h after sending an input, which have not passed yet", hours(*.wait_s))]
+    #[error("this device rests for {} h after sending an input, and they have not passed yet", hours(*.wait_s))]
     Resting {
-        /// How long it rests.
+        /// The length of the rest, in seconds.
         wait_s: u64,
     },
-    /// No more fits in.
+    /// The guard cannot remember more inputs.
     #[error("this device has sent {MOST_INPUTS} inputs, the most that its guard can remember; it no longer takes part")]
     Full,
     /// What was to be made durable may not be.

@@ -1,8 +1,8 @@
-//! One input for a step, ever: what a device remembers of the inputs that it let go (rule P24).
+//! The guard: remembers sent inputs permanently, so that a device sends at most one input per step (rule P24).
 //!
 //! A round fails, and the server asks again, with the same devices less one. The two sums differ by that one's input, and
 //! secure aggregation has protected nothing. The server need not be evil for that: an honest retry does the same. So a
-//! device lets go of one input for a step and for a model, and of no second one, whatever it is told of the first.
+//! device sends one input for a step and for a model, and no second one, whatever it is told about the first.
 //!
 //! ```
 //! use keyhush_device::guard::{Asked, Guard, Limits, MemoryStore, ModelDigest, Now, Refused, TaskDigest, Timer, Window};
@@ -22,7 +22,7 @@
 //! ```
 //!
 //! [`Guard::allow`] makes durable that an input leaves, and only then gives a [`Permit`]. A crash after that costs the
-//! device the step; it never gives the step back. Whoever sends takes an [`Outgoing`], which only a permit makes:
+//! device the step; it never gives the step back. Sending takes an [`Outgoing`], which only a permit makes:
 //!
 //! ```compile_fail,E0451
 //! use keyhush_device::guard::{Asked, Permit};
@@ -116,7 +116,7 @@ pub use limits::{Day, Limits, Now, Refused, Timer, Window};
 pub use permit::{Asked, ModelDigest, Outgoing, Permit, TaskDigest};
 pub use store::{MemoryStore, Store, StoreError};
 
-/// What a device has let go of, and what it may still.
+/// What a device has sent, and what it may still send.
 #[derive(Debug)]
 pub struct Guard<S> {
     store: S,
@@ -146,7 +146,7 @@ pub enum GuardError {
     Version {
         /// Its format.
         got: u32,
-        /// Ours.
+        /// The version this program reads.
         ours: u32,
     },
     /// The place where it is kept failed.

@@ -1,4 +1,4 @@
-//! What an input is for, and the permit that it leaves with.
+//! The purpose of an input, and the permit it needs to be sent.
 
 use sha2::{Digest, Sha256};
 
@@ -42,10 +42,10 @@ impl ModelDigest {
     }
 }
 
-/// What an input is for.
+/// The task, step and model of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked {
-    /// What the device computes.
+    /// The task.
     pub task: TaskDigest,
     /// The step of the task's mechanism that the sum is for. A retry has the same step.
     pub step: u64,
@@ -53,7 +53,7 @@ pub struct Asked {
     pub model: ModelDigest,
 }
 
-/// That one input may leave, and is on record as gone. It cannot be made, copied or stored; what is not used is lost.
+/// The permission to send one input, which is already recorded as sent. It cannot be made, copied or stored; if it is not used, it is lost.
 #[derive(Debug)]
 #[must_use = "the input is on record as gone: a permit that is dropped has cost the step"]
 pub struct Permit {
@@ -65,7 +65,7 @@ impl Permit {
         Self { asked }
     }
 
-    /// What the input is for.
+    /// The task, step and model of the input.
     #[must_use]
     pub const fn asked(&self) -> &Asked {
         &self.asked
@@ -87,13 +87,13 @@ pub struct Outgoing<T> {
 }
 
 impl<T> Outgoing<T> {
-    /// What the input is for. A sender compares it with where it sends.
+    /// The task, step and model of the input. A sender compares them with its destination.
     #[must_use]
     pub const fn asked(&self) -> &Asked {
         &self.asked
     }
 
-    /// What is sent.
+    /// The input to send.
     #[must_use]
     pub const fn input(&self) -> &T {
         &self.input

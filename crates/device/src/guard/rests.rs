@@ -1,7 +1,7 @@
-//! The timer: until when a device rests after an input has left (Xu et al. 2023, section 2.2).
+//! The timer: how long a device rests after it sent an input (Xu et al. 2023, section 2.2).
 //!
 //! A rest is over when the clock of the device says so, or when the device has been up for all of it. What is kept is when the input left by the
-//! clock; the clock that never goes back begins anew with each start of the program. So a clock that is set back ends no rest early: by
+//! clock; the monotonic clock starts over with each start of the program. So a clock that is set back ends no rest early: by
 //! the clock it lasts longer then, and by the other it lasts as long as it should from the start of the program on. A clock that was
 //! wrong by years keeps the device away for one whole rest, and not for years.
 //!

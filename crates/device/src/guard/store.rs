@@ -1,4 +1,4 @@
-//! Where a guard is kept: what it asks of a store, and the store that forgets.
+//! Storage for a guard: the trait, and a store in memory.
 
 use thiserror::Error;
 
@@ -24,11 +24,11 @@ pub enum StoreError {
     /// What it is kept on failed.
     #[error("cannot {doing} {place}: {problem}")]
     Failed {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// To what.
         place: String,
-        /// What went wrong.
+        /// Description of the failure.
         problem: String,
     },
     /// Another process has it.
@@ -64,7 +64,7 @@ pub enum StoreError {
 /// A store in memory, for simulations and tests: it forgets when the program ends, so no real device may use it.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryStore {
-    /// What it holds.
+    /// The stored bytes, if any.
     pub bytes: Option<Vec<u8>>,
 }
 

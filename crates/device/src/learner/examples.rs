@@ -1,20 +1,20 @@
-//! What somebody's data is to a learner: examples in columns, and what is known of the person.
+//! A user's data as a learner sees it: examples in columns, and features of the user.
 //!
 //! The columns are concrete ([`Kind`]), so nothing that carries examples from a store to a learner is generic, and a learner
 //! that reads images needs no other loop than one that reads text. A [`Schema`] says which columns a learner's examples have.
 
-/// What one example has in a column.
+/// The kind of value that examples have in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// One id.
+    /// A single id.
     Id,
     /// Any number of ids.
     Ids,
-    /// So many numbers.
+    /// A fixed number of floats.
     Numbers(usize),
 }
 
-/// What a learner's examples are made of.
+/// The columns of a learner's examples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {
     /// Their columns, by name.
@@ -23,14 +23,14 @@ pub struct Schema {
     pub features: usize,
 }
 
-/// What one example has in a column, to be added.
+/// The value of one example in a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
-    /// Of [`Kind::Id`].
+    /// A value of kind [`Kind::Id`].
     Id(u32),
-    /// Of [`Kind::Ids`].
+    /// A value of kind [`Kind::Ids`].
     Ids(&'a [u32]),
-    /// Of [`Kind::Numbers`].
+    /// A value of kind [`Kind::Numbers`].
     Numbers(&'a [f32]),
 }
 
@@ -97,7 +97,7 @@ impl Column {
     }
 }
 
-/// Somebody's examples, in their order, and what is known of the person.
+/// A user's examples in order, and the user's features.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Examples {
     columns: Vec<Column>,
@@ -123,7 +123,7 @@ impl Examples {
         self.len += 1;
     }
 
-    /// How many there are.
+    /// The number of entries.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
@@ -135,7 +135,7 @@ impl Examples {
         self.len == 0
     }
 
-    /// Forgets all after so many (McMahan et al. 2018: 1,600 tokens a user).
+    /// Forgets all after so many (McMahan et al. 2018: 1,600 tokens per user).
     pub fn truncate(&mut self, len: usize) {
         self.columns.iter_mut().for_each(|column| column.truncate(len));
         self.len = self.len.min(len);
@@ -183,7 +183,7 @@ impl Examples {
         }
     }
 
-    /// What is known of the person.
+    /// The user's features.
     #[must_use]
     pub fn features(&self) -> &[f32] {
         &self.features

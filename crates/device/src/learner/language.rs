@@ -1,4 +1,4 @@
-//! The next word: the recurrent language models of the papers ([`lm::model`]).
+//! The next-word learner: the recurrent language models of the papers ([`lm::model`]).
 //!
 //! An example is a token that is read and the one that is to be predicted. Every post is read from BOS on and predicted to its
 //! EOS; posts follow one another. A batch has several sequences side by side, each a part of that stream, read a few tokens at a
@@ -31,7 +31,7 @@ use super::{
 
 /// Rows of a table that a worker scales at a time.
 const PIECE: usize = 256;
-/// What is read.
+/// The column of input tokens.
 const INPUT: usize = 0;
 /// What is to be predicted.
 const TARGET: usize = 1;
@@ -67,7 +67,7 @@ impl LanguageLearner {
         })
     }
 
-    /// What the examples of every language model are made of.
+    /// The columns of every language model's examples.
     #[must_use]
     pub fn schema_with(features: usize) -> Schema {
         Schema { columns: vec![("input", Kind::Id), ("target", Kind::Id)], features }
@@ -359,7 +359,7 @@ struct LanguagePredictor<'a> {
     batches: Vec<Vec<usize>>,
     /// Posts one after the other, each as `BOS w1 ... wn EOS`.
     ids: Vec<u32>,
-    /// Where each ends.
+    /// The end of each post.
     ends: Vec<usize>,
     /// What is known of who wrote each.
     contexts: Vec<&'a [f32]>,

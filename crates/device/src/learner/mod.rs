@@ -1,4 +1,4 @@
-//! What is learned: a model, how it reads examples, and one step of SGD on it.
+//! Learners: a model, how it reads examples, and one step of SGD on it.
 //!
 //! Everything that the papers say of users (FedAvg, FedSGD, greedy clipping, penalties, weights, clipping) is written once, in
 //! [`crate::local`] and [`crate::round`], over these traits; everything that the server does is written over the flat vector.
@@ -58,12 +58,12 @@ impl Part {
     }
 }
 
-/// How the parameters of a model lie in its flat vector: parts one after the other, in an order that never changes.
+/// The layout of a model's parameters in its flat vector: named parts, in an order that never changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout(Vec<Part>);
 
 impl Layout {
-    /// These parts, in this order.
+    /// A layout of these parts, in this order.
     #[must_use]
     pub const fn new(parts: Vec<Part>) -> Self {
         Self(parts)
@@ -88,7 +88,7 @@ impl Layout {
     }
 }
 
-/// Something that somebody wrote, as ids.
+/// A post, as ids.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Post<'a> {
     /// Its words or characters, without BOS and EOS.
@@ -123,17 +123,17 @@ pub enum LearnerError {
     /// Another vector than the model's.
     #[error("expected {wanted} parameters, got {got}")]
     Parameters {
-        /// As many as it has.
+        /// The number of parameters of the model.
         wanted: usize,
-        /// As many as there were.
+        /// The number of parameters given.
         got: usize,
     },
     /// Ids that the model does not know.
     #[error("example {example} has {what} {id}, but the model has only {known}")]
     Id {
-        /// Which example, from 0.
+        /// The index of the example, from 0.
         example: usize,
-        /// Of which kind.
+        /// The kind of id.
         what: &'static str,
         /// The id.
         id: u32,
@@ -201,7 +201,7 @@ pub trait Learner: Send + Sync {
         kernels: KernelPath,
     ) -> Result<Box<dyn Predictor + 'a>, LearnerError>;
 
-    /// What whoever moves the parameters does afterwards, the server after every round: unit norms, where a model has them.
+    /// Applied after every change of the parameters, by the server after every round: restores unit norms, if the model has them.
     fn after_step(&self, _model: &mut [f32]) {}
 
     /// The same by workers, where it falls into pieces.
@@ -236,7 +236,7 @@ pub trait Learner: Send + Sync {
 /// Bytes that a learner works with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Of a trainer; there is one a thread.
+    /// Of a trainer; there is one per thread.
     pub trainer: u64,
     /// Of a predictor, which all threads share.
     pub predictor: u64,
@@ -244,14 +244,14 @@ pub struct Memory {
     pub piece: u64,
 }
 
-/// What a step of SGD saw before it learned.
+/// The loss of a step of SGD, before its update.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Seen {
     /// The summed loss.
     pub loss: f64,
 }
 
-/// A model that learns, with the memory that it needs to do so. One a thread.
+/// A model that learns, with the memory that it needs. One per thread.
 pub trait Trainer: Send {
     /// Takes a model, and forgets what it carries from batch to batch.
     fn load(&mut self, model: &[f32]);
@@ -266,7 +266,7 @@ pub trait Trainer: Send {
     /// Cuts somebody's examples into batches, and says into how many. The next calls are about these.
     fn cut(&mut self, user: &Examples) -> usize;
 
-    /// A reading begins anew: what is carried is forgotten.
+    /// Starts a new reading: the carried state is cleared.
     fn begin(&mut self) {}
 
     /// How many examples of a batch are learned from.

@@ -1,5 +1,5 @@
-//! The tags of a post from its words: logistic regression on bags of words, one against the rest for each tag. This is the
-//! shape of SO-LR in Andrew et al. 2021, section 4 (10,000 words and 500 tags of Stack Overflow).
+//! The tag learner: predicts the tags of a post from its words by logistic regression on bags of words, one against the rest for each tag.
+//! This is the shape of SO-LR in Andrew et al. 2021, section 4 (10,000 words and 500 tags of Stack Overflow).
 //!
 //! A post is the share of each word among all of its words, those included that the vocabulary does not have; as
 //! TensorFlow Federated's task of that name prepares it. With z = x W + b and the sigmoid s, the loss of a post is the sum over

@@ -1,12 +1,13 @@
-//! What devices are told of a learner, from which they make it again. A learner that is not told can be simulated, and a server refuses it.
+//! The description of a learner that is sent to devices, from which they rebuild it. A learner without one can be simulated, but a server
+//! refuses it.
 //!
-//! It is a part of the device protocol: whoever adds a learner for devices adds a variant here, and the compiler names the one place
+//! It is a part of the device protocol: a new learner for devices needs a variant here, and the compiler names the one place
 //! that makes it (`protocol::task`), where everything is held against the device's bounds before there is room for it.
 
 use lm::model::config::ModelConfig;
 use serde::{Deserialize, Serialize};
 
-/// What is learned, and with which model.
+/// The learner and its model, as sent to devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LearnerTerms {

@@ -1,5 +1,4 @@
-//! Bytes that never change, on their way to a device: unpacked as they arrive, within what was declared, and known by their
-//! SHA-256 alone.
+//! Downloads of immutable blobs: decompressed as they arrive, within the declared size, and verified by SHA-256.
 //!
 //! A connection that breaks costs nothing: [`Download::offset`] is where the next range begins. That what arrived is whole is
 //! decided by its length and its digest; what gzip says of itself is not asked.
@@ -19,7 +18,7 @@ const PIECE: usize = 512;
 /// Bytes that are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wanted {
-    /// Their SHA-256.
+    /// The SHA-256 of the bytes.
     pub digest: [u8; 32],
     /// How many they are, unpacked.
     pub bytes: u64,
@@ -31,7 +30,7 @@ pub enum BlobError {
     /// Nothing is named by this.
     #[error("the digest of {what} has {got} bytes, expected 32")]
     Name {
-        /// What should be named.
+        /// The blob whose digest is malformed.
         what: &'static str,
         /// The bytes of the name.
         got: usize,
@@ -39,17 +38,17 @@ pub enum BlobError {
     /// More than a device takes.
     #[error("{what} has {got} bytes, but this device accepts at most {most}")]
     TooLarge {
-        /// What is wrong.
+        /// The blob that is too large.
         what: &'static str,
-        /// What it has.
+        /// The actual size.
         got: u64,
-        /// What it may have.
+        /// The largest size allowed.
         most: u64,
     },
     /// More came than was declared.
     #[error("received more than the {declared} declared bytes")]
     TooMany {
-        /// How many were.
+        /// The declared number of bytes.
         declared: u64,
     },
     /// What came is not packed by gzip.
@@ -61,15 +60,15 @@ pub enum BlobError {
     /// Not all of them are there yet.
     #[error("received {got} of {declared} bytes")]
     Short {
-        /// What is there.
+        /// The number of bytes received.
         got: u64,
-        /// What there should be.
+        /// The declared number of bytes.
         declared: u64,
     },
 }
 
 impl Wanted {
-    /// What a message names, if a device takes so much.
+    /// The blob that a message names, if its size is within the limit.
     ///
     /// # Errors
     /// When it is named by no digest, or too large.
@@ -98,7 +97,7 @@ impl Download {
         Self { wanted, arrived: 0, unpacking: GzDecoder::new(unpacked) }
     }
 
-    /// What is asked for.
+    /// The requested blob.
     #[must_use]
     pub const fn wanted(&self) -> Wanted {
         self.wanted
@@ -113,7 +112,7 @@ impl Download {
     /// Takes what came next.
     ///
     /// # Errors
-    /// When it is not what was asked for. Then there is no use in going on.
+    /// When it is not what was asked for. Then there is no use in continuing.
     pub fn take(&mut self, packed: &[u8]) -> Result<(), BlobError> {
         self.arrived += packed.len() as u64;
         // What cannot be packed grows by an eighth where codes are fixed, and has a head.

@@ -1,4 +1,4 @@
-//! What a device tells its owner: what it gave, to whom and on which day, and what it refused and why.
+//! The diary: shows the device's owner what was sent, to whom and on which day, and what was refused and why.
 //!
 //! It stands beside the guard and permits nothing: the guard decides ([`crate::guard`]), the diary says it in words. It is written
 //! before an input leaves, so after a crash it may speak of one that did not; never the other way round. No word of what was typed
@@ -66,7 +66,7 @@ fn is_training(purpose: &Purpose) -> bool {
     *purpose == Purpose::Training
 }
 
-/// Something that this device would not do.
+/// A task or step that this device refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
@@ -217,13 +217,13 @@ impl<S: Store> Diary<S> {
         self.save()
     }
 
-    /// What was given.
+    /// The inputs that were sent.
     #[must_use]
     pub fn given(&self) -> &[Given] {
         &self.pages.given
     }
 
-    /// What was refused.
+    /// The tasks and steps that were refused.
     #[must_use]
     pub fn refused(&self) -> &[Refusal] {
         &self.pages.refused
@@ -235,7 +235,7 @@ impl<S: Store> Diary<S> {
         self.store
     }
 
-    /// All of it as a page for the device's owner. `left` is what the guard has let go of, `rests` the tasks that it rests from and until when.
+    /// All of it as a page for the device's owner. `left` is the inputs the guard has recorded, `rests` the tasks that it rests from and until when.
     #[must_use]
     pub fn page(&self, left: usize, rests: &[(TaskDigest, Day)], limits: &Limits) -> String {
         let mut page = String::from("What this device sent\n=====================\n\n");

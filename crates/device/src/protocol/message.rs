@@ -1,5 +1,5 @@
-//! What devices and servers say to each other, and its bytes (Protocol Buffers; `protocol/keyhush.proto` is the same for programs
-//! in other languages, and a test holds the two together).
+//! The messages between devices and servers, and their bytes (Protocol Buffers). `protocol/keyhush.proto` defines the same for programs in
+//! other languages; a test compares the two.
 //!
 //! | from the device                | answer                                                                            |
 //! |--------------------------------|-----------------------------------------------------------------------------------|
@@ -21,13 +21,13 @@ pub const VERSION: u32 = 1;
 pub const MOST_BYTES: usize = 1 << 20;
 /// The bytes of every chunk of a report but the last.
 pub const CHUNK: usize = 1 << 20;
-/// How far a device's clock may be from the server's when it says something, in seconds.
+/// The largest allowed difference between the clocks of device and server, in seconds.
 pub const CLOCKS_APART_S: u64 = 300;
 
 /// Signatures are over this, the realm, and the body.
 const SIGNED: &[u8] = b"keyhush device request v1\0";
 
-/// What a server says of itself to anybody.
+/// A server's public self-description.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Hello {
     /// The oldest version of the protocol that it speaks.
@@ -61,7 +61,7 @@ pub struct Signed {
     pub signature: Vec<u8>,
 }
 
-/// What a device says.
+/// A request of a device.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Request {
     /// The server's clock as the device knows it, in seconds since 1970: old requests are refused.
@@ -70,12 +70,12 @@ pub struct Request {
     /// Counts what the device has said since it was started, so that no two requests are alike: one that is played again is known.
     #[prost(uint64, tag = "6")]
     pub number: u64,
-    /// What it wants.
+    /// The content of the request.
     #[prost(oneof = "Wants", tags = "2, 3, 4, 5")]
     pub wants: Option<Wants>,
 }
 
-/// What a device wants.
+/// The content of a request.
 #[derive(Clone, PartialEq, Eq, Oneof)]
 pub enum Wants {
     /// To be known.
@@ -118,7 +118,7 @@ pub struct CheckIn {
 /// A device asks how its part stands.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Next {
-    /// Of which assignment.
+    /// The ticket of the assignment.
     #[prost(bytes = "vec", tag = "1")]
     pub ticket: Vec<u8>,
     /// How long it can wait for an answer, in milliseconds.
@@ -129,7 +129,7 @@ pub struct Next {
 /// A message of secure aggregation, as `docs/SECAGG.md` has them.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct SecureMessage {
-    /// Of which assignment.
+    /// The ticket of the assignment.
     #[prost(bytes = "vec", tag = "1")]
     pub ticket: Vec<u8>,
     /// Its bytes.
@@ -137,7 +137,7 @@ pub struct SecureMessage {
     pub message: Vec<u8>,
 }
 
-/// What a server answers.
+/// A server's answer.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Answer {
     /// The answer.
@@ -145,13 +145,13 @@ pub struct Answer {
     pub says: Option<Says>,
 }
 
-/// What a server says.
+/// The content of an answer.
 #[derive(Clone, PartialEq, Eq, Oneof)]
 pub enum Says {
     /// The device is known.
     #[prost(message, tag = "1")]
     Enrolled(Enrolled),
-    /// Not now.
+    /// Come back later.
     #[prost(message, tag = "2")]
     Later(Later),
     /// It is needed.
@@ -163,13 +163,13 @@ pub enum Says {
     /// There is nothing to say yet: ask again.
     #[prost(message, tag = "5")]
     Wait(Wait),
-    /// Its part counts.
+    /// The report counts.
     #[prost(message, tag = "6")]
     Thanks(Thanks),
     /// A message of secure aggregation.
     #[prost(message, tag = "7")]
     Secure(SecureMessage),
-    /// No.
+    /// The request is refused.
     #[prost(message, tag = "8")]
     Refused(Refused),
     /// The server does not speak this version.
@@ -185,7 +185,7 @@ pub struct Enrolled {
     pub after_s: u64,
 }
 
-/// Not now.
+/// When to come back.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Later {
     /// Come back in so many seconds.
@@ -193,7 +193,7 @@ pub struct Later {
     pub after_s: u64,
 }
 
-/// What a device is asked to do.
+/// The assignment of a task to a device.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Assignment {
     /// What everything that follows is said with: 32 bytes.
@@ -228,10 +228,10 @@ pub struct Assignment {
 /// Bytes that never change.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Blob {
-    /// Their SHA-256.
+    /// The SHA-256 of the bytes.
     #[prost(bytes = "vec", tag = "1")]
     pub digest: Vec<u8>,
-    /// How many they are.
+    /// The number of bytes.
     #[prost(uint64, tag = "2")]
     pub bytes: u64,
 }
@@ -263,7 +263,7 @@ pub struct Thanks {
     pub after_s: u64,
 }
 
-/// No.
+/// A refused request.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Refused {
     /// Why, as a number.
@@ -304,7 +304,7 @@ pub enum Reason {
     TooLong = 8,
     /// What was said does not fit what was said before.
     Unexpected = 9,
-    /// The server cannot go on; it is not the device's fault.
+    /// The server cannot continue; it is not the device's fault.
     Internal = 10,
     /// Too much is asked at once.
     TooMuch = 11,
@@ -329,7 +329,7 @@ pub struct DeviceKey(pub [u8; 32]);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Realm(pub [u8; 32]);
 
-/// What everything after an assignment is said with.
+/// Identifies a participation in all messages after its assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub [u8; 32]);
 
@@ -342,7 +342,7 @@ pub enum MessageError {
     /// It is of another version.
     #[error("the message has protocol version {got}, but this program uses {VERSION}")]
     Version {
-        /// How many there are.
+        /// The number found.
         got: u32,
     },
     /// It was signed by somebody else, or for another server.
@@ -361,7 +361,7 @@ impl Request {
 }
 
 impl Signed {
-    /// Who says what, if it is said by them and to this server.
+    /// Verifies a signed request to this server, and returns its device and content.
     ///
     /// # Errors
     /// Another version, bytes that are no message, or a signature that is not theirs.
@@ -380,13 +380,13 @@ impl Signed {
     }
 }
 
-/// What is signed.
+/// The bytes that a signature covers.
 fn signed(realm: &Realm, body: &[u8]) -> Vec<u8> {
     [SIGNED, &realm.0, body].concat()
 }
 
 impl Answer {
-    /// An answer.
+    /// Wraps the content of an answer.
     #[must_use]
     pub const fn new(says: Says) -> Self {
         Self { says: Some(says) }

@@ -1,4 +1,4 @@
-//! How a device and a server speak: messages, terms, and the device's side as a machine without IO (`docs/PROTOCOL.md`).
+//! The device protocol: messages, terms, and the device as a state machine without IO (`docs/PROTOCOL.md`).
 //!
 //! | module          | what it is                                                           |
 //! |-----------------|----------------------------------------------------------------------|

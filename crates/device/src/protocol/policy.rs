@@ -1,4 +1,4 @@
-//! What a device refuses, whatever a server asks for.
+//! The device's policy: what it refuses, whatever a server asks for.
 //!
 //! A server says in the terms of a task what it promises: how many reports a sum is of, how much noise is added, what the whole plan
 //! costs. A device cannot see whether the promise is kept, but one that is too weak it need not even hear out. What it can
@@ -19,7 +19,7 @@ use super::{
     terms::{PrivacyTerms, StepTerms, TaskTerms},
 };
 
-/// What a device asks for at least.
+/// The minimum that a device requires of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
@@ -98,7 +98,7 @@ impl Policy {
     }
 }
 
-/// What secure aggregation must withstand.
+/// The minimum that a device requires of secure aggregation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SecureFloor {
@@ -138,7 +138,7 @@ impl From<SecureFloor> for Floor {
     }
 }
 
-/// What a device refuses.
+/// Why a device's policy refuses a task.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum Weak {
     /// The clip is too large.
@@ -323,8 +323,8 @@ impl Policy {
         if got < least { Err(Weak::Survivors { got, least }) } else { Ok(()) }
     }
 
-    /// What secure aggregation of a task must withstand. A sum is of as many as the task promises, and of no fewer than this device asks for
-    /// of any sum: whoever opens it sees it without noise.
+    /// The floor for secure aggregation of a task. A sum is of as many as the task promises, and of no fewer than this device asks for
+    /// of any sum: the server sees it without noise.
     #[must_use]
     pub fn secure_floor(&self, terms: &TaskTerms) -> Floor {
         let promised = u32::try_from(self.least_goal.max(terms.goal)).unwrap_or(u32::MAX);

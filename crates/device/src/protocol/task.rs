@@ -1,4 +1,4 @@
-//! A task and a model as they arrived: read, checked, and ready to be trained. Many devices of one process share them.
+//! A downloaded task and model: decoded, checked, and ready for training. Shared by all devices of a process.
 //!
 //! A server can write anything into its terms. Nothing is built before it is known how large it will be: words are counted
 //! before they are read, parameters before there is a place for them, and the room for training before it is taken.
@@ -35,7 +35,7 @@ use crate::{
 /// The largest size of a layer that is built.
 const MOST_UNITS: usize = 1 << 14;
 
-/// How much a task may ask of a device.
+/// Limits on the size of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bounds {
@@ -80,9 +80,9 @@ pub enum TaskError {
     TooMuch {
         /// What is wrong.
         what: &'static str,
-        /// What is asked for.
+        /// The requested value.
         got: u64,
-        /// What is taken.
+        /// The largest value accepted.
         most: u64,
     },
     /// Parts that do not fit each other.
@@ -90,9 +90,9 @@ pub enum TaskError {
     Mismatch {
         /// What is wrong.
         what: &'static str,
-        /// What it is.
+        /// The refused value.
         got: String,
-        /// What it should be.
+        /// The value expected.
         expected: String,
     },
     /// The words cannot be read.
@@ -121,7 +121,7 @@ impl fmt::Debug for Task {
     }
 }
 
-/// What somebody wrote, as a device keeps it.
+/// A user's text, as a device keeps it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Text {
     /// The posts, the oldest first.
@@ -130,7 +130,7 @@ pub struct Text {
     pub features: Vec<f32>,
 }
 
-/// Something that somebody wrote.
+/// A post with its labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TextPost {
     /// The text.
@@ -207,7 +207,7 @@ impl Task {
         self.digest
     }
 
-    /// What is learned.
+    /// The learner.
     #[must_use]
     pub fn learner(&self) -> &dyn Learner {
         &*self.learner
@@ -269,7 +269,7 @@ impl Task {
         Ok((examples, posts_read))
     }
 
-    /// What trains for this task, one user after the other.
+    /// A worker that trains for this task, one user after the other.
     ///
     /// # Errors
     /// When the model cannot be trained here.
@@ -390,7 +390,7 @@ impl Model {
     }
 }
 
-/// What a device is to train with: everything but the text.
+/// Everything needed for training except the text.
 #[derive(Debug, Clone)]
 pub struct Work {
     /// The task.
@@ -399,7 +399,7 @@ pub struct Work {
     pub model: std::sync::Arc<Model>,
     /// What holds in this step.
     pub step: StepTerms,
-    /// What the input is for.
+    /// The task, step and model of the input.
     pub asked: Asked,
 }
 
@@ -449,10 +449,10 @@ impl Work {
     }
 }
 
-/// What is random in one input: fresh, and nobody's but the device's.
+/// Draws the randomness of one input: fresh, and known to the device only.
 ///
 /// # Errors
-/// When there is no randomness to be had.
+/// When there is no randomness.
 pub fn fresh(entropy: &mut dyn Entropy) -> Result<Drawn, NoRandomness> {
     let mut key = Zeroizing::new([0; 32]);
     entropy.fill(&mut *key)?;

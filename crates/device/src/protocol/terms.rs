@@ -1,4 +1,4 @@
-//! What a device is told of a task: once ([`TaskTerms`], a blob that never changes), and with each assignment ([`StepTerms`]).
+//! The terms of a task ([`TaskTerms`], a blob that never changes) and of a step ([`StepTerms`], with each assignment).
 //!
 //! Both are JSON, checked by the types that they are read into. What a device must hold a server to stands here: the limits on
 //! participation, the goal, the noise, who adds up. A device refuses what is weaker than its own policy (`policy`).
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{evaluation::EvaluationPlan, learner::told::LearnerTerms, local::LocalPlan};
 
-/// What holds for a whole task. The digest of its bytes is the task's, so a server that changes a word of it has another task.
+/// The terms of a task. Their digest identifies the task, so any change makes a different task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskTerms {
-    /// What people call it.
+    /// The display name.
     pub name: String,
     /// Whose it is: the realm of the server, in hexadecimal digits, so that no other server can speak for it.
     pub realm: String,
-    /// What is learned.
+    /// The learner.
     pub learner: LearnerTerms,
-    /// The words that text is read with, one a line, in the order of their ids.
+    /// The words that text is read with, one per line, in the order of their ids.
     pub vocabulary: String,
     /// How text becomes words.
     pub rules: Rules,
@@ -48,14 +48,14 @@ pub struct TaskTerms {
 }
 
 impl TaskTerms {
-    /// What devices do in it.
+    /// Whether devices train or evaluate in it.
     #[must_use]
     pub const fn purpose(&self) -> Purpose {
         if self.evaluation.is_some() { Purpose::Evaluation } else { Purpose::Training }
     }
 }
 
-/// What a device is asked for.
+/// Training or evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -66,7 +66,7 @@ pub enum Purpose {
     Evaluation,
 }
 
-/// What is promised to users.
+/// The privacy promised to users.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrivacyTerms {
@@ -76,13 +76,13 @@ pub struct PrivacyTerms {
     pub noise_multiplier: Option<f64>,
     /// What the whole plan costs at most; none where there is no bound.
     pub epsilon: Option<f64>,
-    /// At this delta.
+    /// The delta of the epsilon.
     pub delta: Option<f64>,
     /// Whether somebody can draw the noise again: then there is no promise.
     pub simulated: bool,
 }
 
-/// What holds in one step.
+/// The terms of one step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepTerms {

@@ -1,4 +1,4 @@
-//! The papers' tables of what runs cost, computed here, beside what was printed.
+//! The papers' tables of privacy costs, computed here, next to the printed numbers.
 
 mod andrew;
 mod mcmahan;
@@ -37,7 +37,7 @@ pub struct Section {
     pub header: Vec<String>,
     /// The cells, for people.
     pub rows: Vec<Vec<String>>,
-    /// What stands below it.
+    /// Notes below the table.
     pub notes: Vec<String>,
     /// The same for programs, an object a cell.
     pub cells: Vec<Value>,

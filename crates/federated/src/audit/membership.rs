@@ -1,4 +1,4 @@
-//! Telling members from others by the loss of a model on what they typed: `keyhush audit membership`.
+//! Membership inference from a model's loss on users' text: `keyhush audit membership`.
 //!
 //! A model that has learned a user's text by heart predicts it better than that of somebody like them who took no part. The attacker has
 //! the released model and the texts, and takes whoever has a small loss for a member; a private and a non-private model side by side.
@@ -21,14 +21,14 @@ use crate::{
     run::RunError,
 };
 
-/// What is looked at.
+/// The plan of the attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MembershipPlan {
     /// Members, and as many others.
     pub users: u64,
 }
 
-/// What the attack comes to.
+/// The result of the attack.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Membership {
     /// What the private run guarantees, or would with secret noise.
@@ -43,7 +43,7 @@ pub struct Membership {
     pub members: usize,
     /// Others.
     pub others: usize,
-    /// On the private model.
+    /// The attack on the private model.
     pub private: Roc,
     /// On the same without privacy.
     pub non_private: Roc,

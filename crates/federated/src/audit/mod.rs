@@ -1,5 +1,5 @@
-//! Attacks on the models of runs: what an adversary learns of users at least. The statistics are those of [`privacy::audit`]; here are
-//! the training and the asking.
+//! Attacks on the models of runs: a lower bound on what an adversary learns about users. The statistics are in [`privacy::audit`]; training
+//! and querying are here.
 //!
 //! | module         | what it is                                                                         |
 //! |----------------|------------------------------------------------------------------------------------|
@@ -9,7 +9,7 @@
 //! | [`texts`]      | texts drawn from a model, and how likely a model finds texts                        |
 //!
 //! All of them train models by the usual loop, each in a folder of its own ([`Lab`]). They look at the users they attack, so what they find
-//! is for whoever may look at these users: it is not private, and belongs to no run.
+//! is for people who may see these users' data: it is not private, and belongs to no run.
 
 pub mod membership;
 pub mod secrets;
@@ -47,7 +47,7 @@ use crate::{
     run::{After, Course, Driven, Ending, Observer, Opened, Run, RunError, Way},
 };
 
-/// Why an attack came to nothing.
+/// Why an attack failed.
 #[derive(Debug, Error)]
 pub enum StudyError {
     /// A run.
@@ -66,14 +66,14 @@ pub enum StudyError {
     #[error("stopped; nothing was written")]
     Stopped,
     /// The model predicts no words.
-    #[error("this audit asks a language model; leave out model.learner")]
+    #[error("this audit needs a language model; leave out model.learner")]
     NotALanguageModel,
     /// What was asked for has no meaning.
     #[error("{what}: {problem}")]
     Wrong {
-        /// Which argument.
+        /// The name of the argument.
         what: &'static str,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
 }

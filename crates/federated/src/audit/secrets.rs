@@ -1,8 +1,8 @@
-//! Random texts planted in users, and how much of them a model remembers: `keyhush audit canary`.
+//! Plants random texts in users' data, and measures how much of them a model remembers: `keyhush audit canary`.
 //!
 //! Carlini et al. 2019 ("The Secret Sharer"), with users as in Ramaswamy et al. 2020 (arXiv:2009.10031): a canary is a sequence of words
 //! drawn uniformly, which some users have several times among their posts. After training its exposure says how much more likely the model
-//! finds it than sequences that nobody has; and a search by chance tries to get it out of the model: whoever knows its first two words
+//! finds it than sequences that nobody has; and a random search tries to extract it from the model: an attacker who knows its first two words
 //! draws the others from the model again and again.
 //!
 //! Users are sampled, so some canaries may be in nobody who took part. No model can remember these: they are told apart, and nothing is
@@ -28,7 +28,7 @@ use serde::Serialize;
 use super::{Lab, StudyError, Subject, texts};
 use crate::population::Changes;
 
-/// What is planted.
+/// The secrets to plant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SecretPlan {
     /// How many users share a canary, and how often each of them has it.
@@ -63,7 +63,7 @@ pub struct Secret {
     pub non_private: Remembered,
 }
 
-/// What a model remembers of a canary.
+/// How much a model remembers of a canary.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Remembered {
     /// How many of its users took part in any round.
@@ -76,7 +76,7 @@ pub struct Remembered {
     pub draws_needed: f64,
 }
 
-/// What all canaries show.
+/// The result of the attack over all canaries.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Secrets {
     /// What the private run guarantees, or would with secret noise.
@@ -100,7 +100,7 @@ pub struct Secrets {
     pub extracted_private: usize,
     /// The same without privacy.
     pub extracted_non_private: usize,
-    /// All of them.
+    /// All planted secrets.
     pub canaries: Vec<Secret>,
 }
 

@@ -1,4 +1,5 @@
-//! Models with and without one user, and how far their texts tell them apart (Popov et al. 2018, section 3): `keyhush audit hill`.
+//! Trains models with and without one user, and measures how distinguishable their texts are (Popov et al. 2018, section 3): `keyhush audit
+//! hill`.
 //!
 //! For each pair a model is trained on everybody and one on everybody but one. Texts are drawn from one of them, and their likelihoods under
 //! both are compared; then the same with the two exchanged, for Proposition 1 of the paper bounds one direction only. Everything that the
@@ -17,7 +18,7 @@ use serde::Serialize;
 use super::{Lab, StudyError, texts};
 use crate::population::Changes;
 
-/// What is to be compared. The defaults are those of the paper.
+/// The plan of the comparison. The defaults are those of the paper.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TailPlan {
     /// Pairs of neighbouring sets of users.
@@ -54,7 +55,7 @@ pub struct Compared {
     pub largest: Vec<f64>,
 }
 
-/// What all pairs show.
+/// The results of all pairs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tails {
     /// What the run guarantees, or would with secret noise.
@@ -71,7 +72,7 @@ pub struct Tails {
     pub with_tail: usize,
     /// Of these, in how many the tail passes as that of a Pareto distribution.
     pub accepted: usize,
-    /// All of them.
+    /// The compared directions.
     pub compared: Vec<Compared>,
 }
 

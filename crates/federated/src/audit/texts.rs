@@ -1,4 +1,4 @@
-//! Texts of a fixed number of words: drawn from a model, and how likely a model finds them.
+//! Texts of a fixed number of words: samples them from a model, and computes their likelihood.
 //!
 //! A text of n words is drawn word by word, without an end: probabilities are those of the model, given that the next token is a word. So the
 //! probabilities of all texts of n words add up to 1 (Popov et al. 2018, section 3.1).

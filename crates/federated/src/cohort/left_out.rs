@@ -1,8 +1,8 @@
-//! Who is not asked any more: devices that were in many rounds that failed.
+//! Which simulated devices are no longer asked because they were in many failed rounds.
 //!
 //! One device that puts something into the padding of its vector spoils a round, and nobody can tell which one it was: masked
 //! vectors look alike. What the protocol says of somebody (a secret that was dealt wrongly, a complaint, a share that does not
-//! fit) proves nothing either: whoever says it may lie. What is certain is who took part. So the rule is by participation
+//! fit) proves nothing either: the accuser may lie. What is certain is who took part. So the rule is by participation
 //! alone: **a user who was asked for F attempts of this run that failed is not asked any more**.
 //!
 //! What it costs: honest users are in rounds that fail too, and some of them are left out with a spoiler, about as many as
@@ -10,7 +10,7 @@
 //! a tenth of the population is left out: somebody who spoils on purpose with many devices can waste rounds, and cannot have
 //! everybody else left out.
 //!
-//! Who that tenth is follows anew from every failure: those with the most failed attempts. Whoever is in its place for the
+//! That tenth is recomputed after every failure: those with the most failed attempts. A client that is in its place for the
 //! company that it was in makes room for somebody with more, so a spoiler that is still asked gets ahead of all others. Between
 //! equals an order decides that follows from the run's key, not from the number: nobody can have a number that is always asked.
 //!

@@ -1,4 +1,4 @@
-//! An order of many users that is never written down: a permutation that can be asked for any place.
+//! A random permutation of many users, computed position by position and never stored.
 //!
 //! A Feistel network over the next even number of bits, walked until the result is below the length (Black and Rogaway
 //! 2002). It decides in which order simulated devices arrive, nothing that privacy rests on.
@@ -24,7 +24,7 @@ impl Order {
         Self { len, half_bits: bits.div_ceil(2).max(1), keys: std::array::from_fn(|_| words.next_word()) }
     }
 
-    /// Who is at a place.
+    /// The user at a position.
     pub(super) fn at(&self, place: u64) -> u64 {
         let mut at = self.once(place);
         while at >= self.len {

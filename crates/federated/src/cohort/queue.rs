@@ -1,4 +1,4 @@
-//! Who comes to an attempt once some have failed, where devices come by themselves (rules P6, P18 and P24).
+//! Which devices are next in the queue after failed attempts, if devices come by themselves (rules P6, P18 and P24).
 //!
 //! A device that was asked for a step has taken part in it, whatever came of it: it may have sent its input. So it is not asked
 //! for that step again, it waits for as many steps as after any participation, and the attempt counts against the most that it
@@ -28,7 +28,7 @@ pub struct TooFewLeft {
     pub step: u64,
     /// Users of an attempt.
     pub wanted: u64,
-    /// Those who may come.
+    /// The number of users who may still take part.
     pub found: u64,
 }
 
@@ -45,7 +45,7 @@ pub struct Queue {
 pub(super) struct Came {
     /// The step for which it was last.
     pub(super) last: u64,
-    /// For how many.
+    /// The number of steps it was asked for.
     pub(super) times: u64,
 }
 
@@ -56,7 +56,7 @@ impl Queue {
         Self { next_place: 0, came: BTreeMap::new(), left_out }
     }
 
-    /// Who is asked for the next attempt at a step, in ascending order.
+    /// The users asked for the next attempt at a step, in ascending order.
     ///
     /// # Errors
     /// When too few may still come; no limit is broken for want of users.

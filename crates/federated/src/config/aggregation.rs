@@ -1,13 +1,13 @@
-//! How a round's updates are added up: in the clear, or securely.
+//! `aggregation`: plain sums or secure aggregation.
 
 use serde::{Deserialize, Serialize};
 
 use super::keys::{Section, Visit, key};
 
-/// How a round's updates are added up.
+/// How a round's updates are aggregated.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Aggregation {
-    /// In the clear.
+    /// Plain sums: the server sees single updates.
     Plain,
     /// By secure aggregation: nobody sees a single update. Holds the section `[secagg]`, if there is one.
     Secagg(Option<SecAgg>),
@@ -46,7 +46,7 @@ pub struct SecAgg {
     /// No sum of fewer devices is opened. By default, what is left when as many drop out as may. With real devices it is at least the report
     /// goal.
     pub least_survivors: Option<u64>,
-    /// Who adds the noise.
+    /// Who adds the noise: the server or the devices.
     pub noise: NoisePlace,
     /// Groups per round, each with its own secure sum; the server sees the sum of each group.
     pub groups: u32,
@@ -112,7 +112,7 @@ impl Section for SecAgg {
     }
 }
 
-/// What the server of a secure aggregation may do.
+/// The adversary class of the server in secure aggregation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdversaryKind {
@@ -123,7 +123,7 @@ pub enum AdversaryKind {
     SemiMalicious,
 }
 
-/// Who adds the noise.
+/// Who adds the noise: the server or the devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoisePlace {

@@ -1,4 +1,4 @@
-//! Canary users, planted to audit a run.
+//! `[audit]`: canary users that audit the run.
 
 use super::keys::{Section, Visit, key};
 
@@ -20,9 +20,9 @@ impl Section for Audit {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        let canaries = key("canaries", "1_000", "the last so many of participation.population; half of them take part");
+        let canaries = key("canaries", "1_000", "number of canary users; about half take part");
         visit.need(&canaries, &mut self.canaries);
-        let confidence = key("confidence", "0.999", "with which the bound on epsilon is right");
+        let confidence = key("confidence", "0.999", "confidence level of the lower bound on epsilon");
         visit.or(&confidence, &mut self.confidence, CONFIDENCE);
     }
 }

@@ -1,4 +1,4 @@
-//! How far one user may move the sum.
+//! `[clip]`: how far one user may move the sum.
 
 use privacy::clip::ClipStep;
 
@@ -7,7 +7,7 @@ use super::{
     keys::{ByKind, Section, Usual, Visit, key},
 };
 
-/// How updates are bounded. Only rules that follow a quantile have settings for that.
+/// The clipping rule. Only rules that follow a quantile have settings for that.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Clip {
     kind: ClipKind,

@@ -1,4 +1,4 @@
-//! Whose text a run trains on.
+//! `[data]`: whose text a run trains on.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::{
     keys::{ByKind, Section, Usual, Visit, key},
 };
 
-/// Whose text.
+/// Where the users' text comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Data {
     /// That of synthetic users, generated on demand.

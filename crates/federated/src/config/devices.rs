@@ -1,4 +1,4 @@
-//! Deadlines of real devices.
+//! `[devices]`: deadlines and limits for real devices.
 
 use super::keys::{Section, Visit, key};
 

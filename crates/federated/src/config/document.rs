@@ -14,7 +14,7 @@ use super::{
 pub struct Document {
     /// The text as written; none if the reader of an error cannot see it.
     text: Option<String>,
-    /// With the changes.
+    /// The settings with the changes of `--set`.
     changed: DocumentMut,
     /// The keys that were changed.
     set: Vec<String>,

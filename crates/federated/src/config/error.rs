@@ -1,8 +1,8 @@
-//! What is wrong with settings.
+//! Errors in settings.
 
 use thiserror::Error;
 
-/// What is wrong with settings.
+/// An error in settings, with its key and line.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}{key}{}{problem}", place(*line), if key.is_empty() { "" } else { ": " })]
 pub struct ConfigError {

@@ -1,4 +1,4 @@
-//! What the sum of a round is divided by.
+//! `[estimator]`: what the sum of a round is divided by.
 
 use super::keys::{ByKind, Section, Usual, Visit, key};
 

@@ -1,4 +1,4 @@
-//! When the model is evaluated and saved.
+//! `[evaluation]` and `[checkpoint]`: when the model is evaluated and saved.
 
 use super::keys::{Head, Section, Visit, head, key};
 

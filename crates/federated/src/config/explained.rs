@@ -1,4 +1,4 @@
-//! Settings as text with every key explained, as `keyhush init` and proposals write them.
+//! Writes settings with every key explained, for `keyhush init` and proposals.
 
 use serde::Serialize;
 

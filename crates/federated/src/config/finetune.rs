@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::keys::{ByKind, Section, Usual, Visit, key};
 
-/// How devices keep a model from forgetting general language.
+/// How devices fine-tune without forgetting general language.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FineTune {
     /// They do not: plain training on what was typed, lambda = 1.
@@ -13,7 +13,7 @@ pub enum FineTune {
     Rehearsal {
         /// The share of the user's text in all that is read.
         lambda: f32,
-        /// A file of public text, one post per line; made-up general English by default.
+        /// A file of public text, one post per line; generated general English by default.
         public_text: Option<PathBuf>,
         /// How many tokens of it travel with the task; 20,000 by default.
         general_tokens: Option<usize>,
@@ -35,20 +35,20 @@ impl Section for FineTune {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        let kind = key("kind", "\"rehearsal\"", "what devices do about it");
+        let kind = key("kind", "\"rehearsal\"", "how general language is kept");
         visit.choose(&kind, self, Usual::None);
         match self {
             Self::Retraining => {}
             Self::Rehearsal { lambda, public_text, general_tokens } => {
-                let share = "share of the user's text; the rest of what is read is general text";
+                let share = "share of the user's text in training; the rest is general text";
                 visit.need(&key("lambda", "0.5", share), lambda);
-                let text = "public text to rehearse, one post per line; made-up text by default";
+                let text = "public text to rehearse, one post per line; generated text by default";
                 visit.may(&key("public_text", "\"general.txt\"", text), public_text);
-                let tokens = key("general_tokens", "20_000", "how many tokens of it every device is given");
+                let tokens = key("general_tokens", "20_000", "tokens of general text sent to every device");
                 visit.may(&tokens, general_tokens);
             }
             Self::WithoutForgetting { lambda } => {
-                let share = "share of what was typed in a label; the model as it came has the rest";
+                let share = "weight of the typed word in a label; the rest is the incoming model's prediction";
                 visit.need(&key("lambda", "0.5", share), lambda);
             }
         }
@@ -80,7 +80,7 @@ impl ByKind for FineTune {
 }
 
 impl FineTune {
-    /// As settings call it.
+    /// Its name in settings.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.kind_name()

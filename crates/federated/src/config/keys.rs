@@ -1,4 +1,4 @@
-//! How settings are described: every key once, with its name, an example and what it means.
+//! How settings are described: each key once, with its name, an example and its meaning.
 //!
 //! A section of the settings is a [`Section`]: its [`Section::keys`] goes through its keys in the order in which they are written, and
 //! names the field of each. A visitor ([`Visit`]) does the rest: [`super::read`] reads a text and refuses unknown keys,
@@ -17,7 +17,7 @@ pub(super) struct Key<'a> {
     pub(super) name: &'static str,
     /// An example of its value, as TOML.
     pub(super) example: &'a str,
-    /// What it means.
+    /// What the key means, for comments.
     pub(super) says: &'static str,
     /// Why it cannot be left out, if its meaning does not say so.
     pub(super) why: &'static str,
@@ -144,7 +144,7 @@ pub(super) struct Listing {
     prefix: String,
     /// Whether the keys of sections within are listed, and those of all kinds.
     deep: bool,
-    /// What was listed.
+    /// The keys that were listed.
     pub(super) keys: Vec<String>,
 }
 

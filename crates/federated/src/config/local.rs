@@ -1,8 +1,8 @@
-//! What users do in a round.
+//! `[local]`: how users train in a round.
 
 use super::keys::{ByKind, Section, Usual, Visit, key};
 
-/// What users do (McMahan et al. 2018, Algorithm 1).
+/// Local training (McMahan et al. 2018, Algorithm 1).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Local {
     /// FedAvg or FedSGD.
@@ -18,7 +18,7 @@ pub struct Local {
     pub most_tokens: Option<usize>,
 }
 
-/// How much a user learns from.
+/// The local algorithm.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LocalAlgorithm {
     /// A step for every batch.

@@ -1,9 +1,9 @@
-//! Which noise, by name: none, independent, or correlated by one of the [`privacy::design`]s.
+//! Noise mechanisms by name: none, independent, or correlated by one of the [`privacy::design`]s.
 
 use privacy::design::{DESIGNS, Design, TREE};
 use serde::{Serialize, Serializer};
 
-/// Which noise.
+/// The noise mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MechanismKind {
     /// None: the baseline, at an infinite epsilon.

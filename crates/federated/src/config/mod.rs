@@ -1,4 +1,4 @@
-//! The settings of a run: TOML, with no unknown keys, and no defaults for keys that privacy depends on.
+//! The settings of a run: TOML without unknown keys, and without defaults for keys that privacy depends on.
 //!
 //! ```toml
 //! rounds = 200
@@ -120,17 +120,17 @@ pub struct Config {
     pub floating_point_noise: bool,
     /// How a round's updates are added up.
     pub aggregation: Aggregation,
-    /// Whose text.
+    /// The data source.
     pub data: Data,
-    /// Which model.
+    /// The model to train.
     pub model: Model,
-    /// What users do.
+    /// How users train locally.
     pub local: Local,
     /// What of their updates leaves them, where that was said.
     pub upload: Option<Upload>,
     /// How they keep the model from forgetting; plain training by default.
     pub finetune: Option<FineTune>,
-    /// Who takes part.
+    /// How users take part.
     pub participation: Participants,
     /// What the sum is divided by.
     pub estimator: Estimator,
@@ -164,14 +164,14 @@ const LOCAL: Head = head("local", "What each user does in a round (McMahan et al
 const UPLOAD: Head = head(
     "upload",
     "\
-What of an update leaves a device (docs/TRAINING.md): without this section all of it, as integers on the grid.
-With it, bytes are counted. Only \"grid\" is for real devices; the other kinds are simulated.",
+Which part of an update a device sends (docs/TRAINING.md): without this section all of it, as integers on the grid.
+With it, traffic is reported. Only \"grid\" is for real devices; the other kinds are simulated.",
 );
 const FINETUNE: Head = head(
     "finetune",
     "\
-How a model that users fine-tune keeps what it knew (Popov et al. 2018): general text is mixed in, or what the model
-predicted when it came counts too. \"retraining\" does neither.",
+How a fine-tuned model keeps what it knew (Popov et al. 2018): devices mix in general text, or labels include the
+incoming model's predictions. \"retraining\" does neither.",
 );
 const PARTICIPATION: Head = head(
     "participation",
@@ -202,10 +202,8 @@ const STANDS_FOR: Head = head(
     "Simulations only: a large run that this small one stands in for, with the noise of the large one.",
 );
 const EVALUATION: Head = head("evaluation", "When accuracy is measured, on held-out users.");
-const AUDIT: Head = head(
-    "audit",
-    "Canary users among the declared ones: what they show of epsilon, beside what is computed (docs/AUDITS.md).",
-);
+const AUDIT: Head =
+    head("audit", "Canary users that audit the run: an empirical lower bound on epsilon (docs/AUDITS.md).");
 const CHECKPOINT: Head = head("checkpoint", "When the state is saved; a crash loses no release in any case.");
 
 impl Section for Config {

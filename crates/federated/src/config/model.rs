@@ -1,10 +1,10 @@
-//! Which model is trained: a new one, or one to start from.
+//! `[model]`: a new model, or one to start from.
 
 use std::path::PathBuf;
 
 use super::keys::{Key, Section, Visit, key};
 
-/// Which model.
+/// The model to train.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Model {
     /// What is learned: one of [`crate::learners::LEARNERS`]; a language model by default.
@@ -15,7 +15,7 @@ pub struct Model {
     pub start: ModelStart,
 }
 
-/// Where the initial parameters of a model come from.
+/// The origin of a model's initial parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelStart {
     /// They are random.

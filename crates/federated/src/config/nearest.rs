@@ -1,4 +1,4 @@
-//! What was probably meant by an unknown word.
+//! Suggests the nearest known name for an unknown one ("did you mean").
 
 /// Names as a person lists them.
 pub(crate) fn one_of(names: &[String]) -> String {

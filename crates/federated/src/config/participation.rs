@@ -1,8 +1,8 @@
-//! Who takes part in a round.
+//! `[participation]`: who takes part in a round.
 
 use super::keys::{ByKind, Section, Usual, Visit, key};
 
-/// Who takes part. All of it is declared, none of it measured (rule P11).
+/// Participation. All of it is declared, none of it measured (rule P11).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Participants {
     /// How users come to take part.
@@ -15,7 +15,7 @@ pub struct Participants {
     pub simulated: Option<SimulatedUsers>,
 }
 
-/// How users come to take part.
+/// The kind of participation: sampled, or as users become available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParticipationKind {
     /// Each with the same probability, independently.

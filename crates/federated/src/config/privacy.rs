@@ -1,4 +1,4 @@
-//! The noise, and the guarantee.
+//! `[privacy]`: the noise and the guarantee.
 
 use privacy::{
     AccountantKind,
@@ -11,7 +11,7 @@ use super::{
     mechanism::MechanismKind,
 };
 
-/// What is added to the sum.
+/// The noise and the guarantee, with accounting and encoding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Privacy {
     /// The noise, and the guarantee it should give.
@@ -42,7 +42,7 @@ pub enum Mechanism {
     Correlated(CorrelatedNoise),
 }
 
-/// How much noise, and the guarantee it should give.
+/// The amount of noise, and a limit on epsilon.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Noise {
     /// z: the standard deviation over the sensitivity.
@@ -73,7 +73,7 @@ impl CorrelatedNoise {
         Self { design, size, tree_completion: false, noise, restarts: Vec::new() }
     }
 
-    /// How it is correlated.
+    /// The design of the correlated noise.
     #[must_use]
     pub const fn design(&self) -> &'static Design {
         self.design

@@ -1,4 +1,4 @@
-//! Reads settings from TOML, strictly. Errors name the key, what is allowed there, and what was probably meant.
+//! Reads settings from TOML, strictly. Errors name the key, the allowed values, and the nearest match.
 
 use std::fmt;
 
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
         let what = if item.is_value() { "key" } else { "section" };
         let here: Vec<&str> = self.known_here();
         let meant = did_you_mean(name, &here).or_else(|| self.meant_elsewhere(name)).unwrap_or_default();
-        let allowed = self.allowed().unwrap_or_else(|| format!("there are {}", listed(&self.asked)));
+        let allowed = self.allowed().unwrap_or_else(|| format!("valid keys: {}", listed(&self.asked)));
         format!("there is no such {what}{meant}; {allowed}")
     }
 
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         let kind = (*kind)?;
         Some(match others[..] {
             [] => format!("{key} = {kind:?} has no other keys"),
-            _ => format!("with {key} = {kind:?} there are {}", listed(&others)),
+            _ => format!("valid keys with {key} = {kind:?}: {}", listed(&others)),
         })
     }
 }

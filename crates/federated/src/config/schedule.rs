@@ -1,4 +1,4 @@
-//! Changes during a run, and the large run that a small one stands in for.
+//! `[schedule]`: changes during a run, and the large run that a small one stands in for.
 
 use super::keys::{Section, Visit, key};
 

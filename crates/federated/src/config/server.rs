@@ -1,8 +1,8 @@
-//! What the server does with the average.
+//! `[server]`: how the server applies the average.
 
 use super::keys::{ByKind, Section, Usual, Visit, key};
 
-/// What the server does with the average.
+/// The server optimizer and its learning rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Server {
     /// The optimizer.

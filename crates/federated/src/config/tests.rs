@@ -1,4 +1,4 @@
-//! Wrong settings and their errors; and settings of earlier versions, which are read and written as before.
+//! Tests: wrong settings and their errors; settings of earlier versions are read and written unchanged.
 
 use super::{
     Config, Document, PATHS,
@@ -102,11 +102,11 @@ fn what_is_wrong_is_said_with_what_is_allowed() {
         // A key that there is not.
         (
             vec!["clip.nrom=1"],
-            "clip.nrom: there is no such key (did you mean norm?); with kind = \"flat\" there are norm and greedy",
+            "clip.nrom: there is no such key (did you mean norm?); valid keys with kind = \"flat\": norm and greedy",
         ),
-        (vec!["clip.zzz=1"], "clip.zzz: there is no such key; with kind = \"flat\" there are norm and greedy"),
-        (vec!["checkpoint.evry=1"], "checkpoint.evry: there is no such key (did you mean every?); there are every"),
-        (vec!["clp.norm=1"], "clp: there is no such section (did you mean clip?); there are rounds, unit, "),
+        (vec!["clip.zzz=1"], "clip.zzz: there is no such key; valid keys with kind = \"flat\": norm and greedy"),
+        (vec!["checkpoint.evry=1"], "checkpoint.evry: there is no such key (did you mean every?); valid keys: every"),
+        (vec!["clp.norm=1"], "clp: there is no such section (did you mean clip?); valid keys: rounds, unit, "),
         (vec!["noise_multiplier=1"], "noise_multiplier: there is no such key (did you mean privacy.noise_multiplier, "),
         (vec!["evaluation.devices.evry=1"], "evaluation.devices.evry: there is no such key (did you mean every?)"),
         (
@@ -116,20 +116,20 @@ fn what_is_wrong_is_said_with_what_is_allowed() {
         // A key that goes with something else.
         (
             vec!["data.path=x.store"],
-            "data.path: only valid with kind = \"store\"; with kind = \"synthetic\" there are seed, dialect, users and posts_per_user",
+            "data.path: only valid with kind = \"store\"; valid keys with kind = \"synthetic\": seed, dialect, users and posts_per_user",
         ),
         (vec!["data.public_text=x.txt"], "data.public_text: only valid with kind = \"devices\"; "),
         (
             vec!["data.kind=store", "data.path=x", "data.seed=1"],
-            "data.seed: only valid with kind = \"synthetic\" or \"devices\"; with kind = \"store\" there are path, held_out_per_mille and salt",
+            "data.seed: only valid with kind = \"synthetic\" or \"devices\"; valid keys with kind = \"store\": path, held_out_per_mille and salt",
         ),
         (
             vec!["participation.min_separation=3"],
-            "participation.min_separation: only valid with kind = \"arrival\"; with kind = \"poisson\" there are population, cohort, vanish and allow_absent",
+            "participation.min_separation: only valid with kind = \"arrival\"; valid keys with kind = \"poisson\": population, cohort, vanish and allow_absent",
         ),
         (
             vec!["clip.quantile=0.5"],
-            "clip.quantile: only valid with kind = \"adaptive\"; with kind = \"flat\" there are norm and greedy",
+            "clip.quantile: only valid with kind = \"adaptive\"; valid keys with kind = \"flat\": norm and greedy",
         ),
         (vec!["privacy.bands=3"], said.bands.as_str()),
         (vec!["privacy.buffers=3"], said.buffers.as_str()),
@@ -146,7 +146,7 @@ fn what_is_wrong_is_said_with_what_is_allowed() {
         ),
         (
             vec!["server.momentum=0.9"],
-            "server.momentum: only valid with optimizer = \"momentum\"; with optimizer = \"sgd\" there are learning_rate",
+            "server.momentum: only valid with optimizer = \"momentum\"; valid keys with optimizer = \"sgd\": learning_rate",
         ),
         (vec!["server.beta1=0.9"], "server.beta1: only valid with optimizer = \"adam\" or \"yogi\"; "),
         (vec!["server.tau=0.9"], "server.tau: only valid with optimizer = \"adam\", \"adagrad\" or \"yogi\"; "),
@@ -157,7 +157,7 @@ fn what_is_wrong_is_said_with_what_is_allowed() {
         ),
         (
             vec!["local.algorithm=fedsgd-all", "local.epochs=2"],
-            "local.epochs: only valid with algorithm = \"fedavg\"; with algorithm = \"fedsgd-all\" there are batch, unroll, learning_rate and most_tokens",
+            "local.epochs: only valid with algorithm = \"fedavg\"; valid keys with algorithm = \"fedsgd-all\": batch, unroll, learning_rate and most_tokens",
         ),
         (
             vec!["local.algorithm=fedsgd-all", "local.update_penalty=0.1"],

@@ -1,8 +1,8 @@
-//! What of an update leaves a device, and as what.
+//! `[upload]`: which part of an update a device sends, and in which form.
 
 use super::keys::{ByKind, Section, Usual, Visit, key};
 
-/// What of an update leaves a device, and as what.
+/// Which part of an update a device sends, and in which form.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Upload {
     /// All of it, as integers on the grid: the default.
@@ -63,22 +63,21 @@ impl Section for Upload {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        let kind = key("kind", "\"grid\"", "all of it, or which coordinates");
+        let kind = key("kind", "\"grid\"", "which coordinates devices send");
         visit.choose(&kind, self, Usual::None);
         match self {
             Self::Grid | Self::Dense => {}
             Self::Sparse(sparse) => {
-                visit.need(&key("share", "0.001", "the share of coordinates that is sent"), &mut sparse.share);
-                let momentum = key("momentum", "0.9", "of what devices keep; 0 for none");
+                visit.need(&key("share", "0.001", "share of coordinates sent"), &mut sparse.share);
+                let momentum = key("momentum", "0.9", "momentum of what is kept; 0 for none");
                 visit.or(&momentum, &mut sparse.momentum, MOMENTUM);
-                let clip =
-                    key("local_clip", "1.0", "shortens what a device learned before it is added to what it kept");
+                let clip = key("local_clip", "1.0", "clips a local update before it is added to what is kept");
                 visit.may(&clip, &mut sparse.local_clip);
-                let warm_up = key("warm_up", "4", "rounds in which more is sent, from less to less");
+                let warm_up = key("warm_up", "4", "rounds over which the share falls to its final value");
                 visit.or(&warm_up, &mut sparse.warm_up, 0);
             }
             Self::Mask(mask) => {
-                visit.need(&key("share", "0.001", "the share of coordinates that is sent"), &mut mask.share);
+                visit.need(&key("share", "0.001", "share of coordinates sent"), &mut mask.share);
                 let keep = key("keep_rest", "false", "whether devices keep what they do not send for later rounds");
                 visit.or(&keep, &mut mask.keep_rest, false);
             }

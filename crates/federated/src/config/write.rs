@@ -1,4 +1,4 @@
-//! Settings as serde has them: their keys in order, without what is not said.
+//! Writes settings through serde: keys in order, unset ones left out.
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 

@@ -1,7 +1,7 @@
-//! What every store of a coordinator must do: what is written is there after a restart, what would break an invariant is
-//! refused, and of a batch with anything refused in it nothing is kept.
+//! The tests that every coordinator store must pass: writes survive a restart, violations of invariants are refused, and a batch with a
+//! refused write is not stored at all.
 //!
-//! What is left after a crash in the midst of a batch is the matter of each store's own tests.
+//! What is left after a crash during a batch is the matter of each store's own tests.
 
 use device::{guard::TaskDigest, protocol::message::DeviceKey};
 
@@ -14,10 +14,10 @@ const OTHER_TASK: TaskDigest = TaskDigest([2; 32]);
 
 /// Makes a store in which there is nothing.
 type Make<'a> = &'a dyn Fn() -> Box<dyn Store>;
-/// Closes a store and opens the same one anew, as a restart does.
+/// Closes a store and reopens the same one, as a restart does.
 type Again<'a> = &'a dyn Fn(Box<dyn Store>) -> Box<dyn Store>;
 
-/// The suite. `make` makes a store in which there is nothing, `again` closes one and opens it anew, as a restart does.
+/// The suite. `make` makes a store in which there is nothing, `again` closes one and reopens it, as a restart does.
 pub fn coordinator_store(make: Make<'_>, again: Again<'_>) {
     nothing_is_there(make, again);
     an_attempt_from_its_beginning_to_its_end(make(), again);

@@ -1,4 +1,4 @@
-//! What every engine must do.
+//! The tests that every engine must pass.
 
 use std::{
     collections::BTreeMap,
@@ -157,13 +157,13 @@ impl Trial {
         })
     }
 
-    /// What is learned.
+    /// The learner.
     #[must_use]
     pub fn learner(&self) -> &dyn Learner {
         self.learner.as_ref()
     }
 
-    /// Whose data.
+    /// The users of the trial.
     #[must_use]
     pub fn population(&self) -> TrialPopulation<'_> {
         let crowd = Crowd::new(SynthPlan::new(3, CROWD, Dialect::Informal)).unwrap();
@@ -191,7 +191,7 @@ impl Trial {
     }
 }
 
-/// A crowd in which whoever is beyond its end cannot be read.
+/// A population in which users beyond its end cannot be read.
 pub struct TrialPopulation<'a>(SyntheticPopulation<'a>);
 
 impl Population for TrialPopulation<'_> {
@@ -335,7 +335,7 @@ impl Round<'_> {
         assert!(self.summed(engine, &COHORT[..3]) == want, "a failure is in the next sum");
     }
 
-    /// Where an engine gives parts one by one, each user's comes once, they add up to the sum, and whoever takes them can end it.
+    /// Where an engine gives parts one by one, each user's comes once, they add up to the sum, and the caller can stop.
     fn each_part_comes_once(&self, engine: &mut dyn Engine) {
         let Some(each) = engine.each() else { return };
         assert!(each.threads() > 0);

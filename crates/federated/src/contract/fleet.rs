@@ -1,4 +1,4 @@
-//! What every fleet must do, and what only a simulation can do besides: give the same again.
+//! The tests that every fleet must pass, and those for simulations, which must be reproducible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,12 +23,12 @@ pub type Lives<'a> = Box<dyn FnMut() -> Box<dyn Fleet + 'a> + 'a>;
 /// Makes a world in which nothing has happened yet.
 type Make<'a> = &'a dyn Fn() -> Lives<'a>;
 
-/// What every fleet must do. The plan has a seed, and in its rounds nobody vanishes.
+/// Tests that every fleet must pass. The plan has a seed, and nobody drops out.
 pub fn fleet<'a>(plan: &'a Plan, model: &[f32], make: Make<'a>) {
     _ = Asking::new(plan, model, make).of_every_fleet();
 }
 
-/// What a simulation must do: all that every fleet must, and a restart changes nothing of it, also not whom it asks.
+/// Tests that a simulation must pass: all tests of fleets, and a restart changes nothing, not even who is asked.
 pub fn simulated_fleet<'a>(plan: &'a Plan, model: &[f32], make: Make<'a>) {
     let asking = Asking::new(plan, model, make);
     let Told { again, next, rounds } = asking.of_every_fleet();
@@ -121,7 +121,7 @@ impl<'a> Asking<'a> {
         self.ask(fleet, self.at(0, 0, false), 0, &Failures::new())
     }
 
-    /// The first attempt, by a program that ended in its midst.
+    /// The first attempt, by a program that ended during it.
     fn first_again(&self, fleet: &mut dyn Fleet) -> Seen {
         self.ask(fleet, self.at(0, 0, true), 0, &Failures::new())
     }
@@ -147,7 +147,7 @@ impl<'a> Asking<'a> {
         assert!(seen.users.as_ref().is_some_and(|users| !users.is_empty()), "a sum of nobody");
     }
 
-    /// Rule P24: nobody gives two inputs for a step. Whoever was asked is asked no more, and nobody else is asked instead.
+    /// Rule P24: nobody gives two inputs for a step. Users who were asked are not asked again, and nobody else is asked instead.
     fn the_same_attempt_again_is_the_same_or_was_interrupted(&self) -> Seen {
         let mut lives = (self.make)();
         let before = self.first(lives().as_mut());
@@ -201,7 +201,7 @@ impl<'a> Asking<'a> {
         answer(false)
     }
 
-    /// Rules P6 and P18: whoever came stays away for the minimum separation, whatever restarts there are.
+    /// Rules P6 and P18: a user who took part stays away for the minimum separation, whatever restarts there are.
     fn rounds_follow_each_other(&self) -> Vec<Seen> {
         let mut lives = (self.make)();
         let mut fleet = lives();

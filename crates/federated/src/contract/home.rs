@@ -1,4 +1,4 @@
-//! What every home must do.
+//! The tests that every home must pass.
 
 use std::io::{self, Read};
 
@@ -9,7 +9,7 @@ use crate::home::{Home, Log, Paper, Records};
 const PAPERS: [Paper; 5] = [Paper::Settings, Paper::Statement, Paper::StatementJson, Paper::PartOfASweep, Paper::Audit];
 const LOGS: [Log; 4] = [Log::Metrics, Log::Timing, Log::Diagnostics, Log::Samples];
 
-/// The suite, for a home in which there is nothing. `make` opens the same one anew, as a restart does.
+/// The suite, for a home in which there is nothing. `make` reopens the same one, as a restart does.
 pub fn home<H: Home + Records>(make: &dyn Fn() -> H) {
     assert!(!make().name().is_empty());
     assert!(!make().has_model().expect("it can be looked for"));
@@ -93,7 +93,7 @@ fn logs<H: Home>(make: &dyn Fn() -> H) {
     }
 }
 
-/// That a ledger is begun once, has one writer, and is the same to whoever reads it; the store itself is `ledger::contract`'s.
+/// That a ledger is begun once, has one writer, and reads the same for all readers; the store itself is `ledger::contract`'s.
 fn records<H: Records>(make: &dyn Fn() -> H) {
     assert!(!make().is_begun().unwrap());
     assert!(make().open_store().is_err() && make().read_store().is_err(), "there is no ledger yet");

@@ -1,5 +1,4 @@
-//! What crosses a seam, tested at the seam: suites that every engine, fleet, home, vault and store of a coordinator passes, whoever
-//! wrote it.
+//! Contract tests at the seams: suites that every engine, fleet, home, vault and coordinator store must pass.
 //!
 //! Each takes what it tests and panics where a promise is not kept, so a test of one is a line. They are the feature `contract`,
 //! which no program turns on. Stores of ledgers have theirs in `ledger::contract`; learners are tested by the registry that they

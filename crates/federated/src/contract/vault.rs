@@ -1,10 +1,10 @@
-//! What every vault must do.
+//! The tests that every vault must pass.
 
 use std::sync::Arc;
 
 use crate::secrets::{SecretName, Vault};
 
-/// The suite, for a vault that holds nothing. `make` opens the same one anew, as a restart does.
+/// The suite, for a vault that holds nothing. `make` reopens the same one, as a restart does.
 pub fn vault(make: &dyn Fn() -> Arc<dyn Vault>) {
     // A vault is made with its first secret.
     make().create(SecretName::SigningKey, b"a first secret").unwrap();

@@ -1,4 +1,4 @@
-//! Who learns public text: one model, batch after batch, without federation.
+//! Central training on public text: one model, batch after batch, without federation.
 //!
 //! The loop over a text, its epochs and its checkpoints are those of `pretraining`; here is what it asks for. What is carried from
 //! batch to batch, and which units a step leaves out, is the same for every trainer: a run can be stopped with one and go on with
@@ -8,7 +8,7 @@ use lm::model::{batch::Batch, config::ModelConfig, dropout::MaskDrawer, fast, re
 
 use super::{EngineError, Means};
 
-/// What is trained, in batches of which shape.
+/// The task of central training: model and batch shape.
 #[derive(Debug, Clone, Copy)]
 pub struct Central<'a> {
     /// The model.
@@ -38,7 +38,7 @@ pub trait CentralTrainer {
     /// When it broke down.
     fn store(&mut self, parameters: &mut [f32]) -> Result<(), EngineError>;
 
-    /// Forgets what was read: the next batch begins anew.
+    /// Forgets what was read: the next batch starts a new reading.
     fn forget(&mut self);
 
     /// How many numbers the state has.

@@ -1,4 +1,4 @@
-//! Who measures models: the threads of this process, or whatever an engine brings.
+//! Evaluates models: on the threads of this process, or on an engine's own hardware.
 //!
 //! Counts add up exactly, in any order, and what is read side by side depends on the examples alone. So the numbers of one measurer
 //! do not depend on how many threads it has; those of another may differ where two entries are as likely but for a rounding.
@@ -42,7 +42,7 @@ pub struct OnThreads<'a> {
 }
 
 impl<'a> OnThreads<'a> {
-    /// So many threads.
+    /// Evaluates on this many threads.
     #[must_use]
     pub const fn new(learner: &'a dyn Learner, kernels: KernelPath, threads: usize) -> Self {
         Self { learner, kernels, threads }

@@ -1,9 +1,9 @@
-//! Who computes what users learn: the threads of this process, a GPU, or MPI ranks around either.
+//! Engines compute users' updates: on the threads of this process, on a GPU, or on MPI ranks around either.
 //!
 //! An engine trains users that somebody else chose and adds up what they send. It knows neither rounds nor privacy: what a user's
 //! part is, is [`device::round`]'s, and who takes part is the fleet's. Sums are integer sums, and
 //! what is random in a user's part is named by the attempt and the user, so every engine gives the same bits, in any order.
-//! Whoever trains users can also measure models ([`measure`]) and train one on public text ([`central`]).
+//! Engines can also evaluate models ([`measure`]) and train one on public text ([`central`]).
 
 pub mod central;
 pub mod measure;
@@ -58,7 +58,7 @@ pub fn users_key(source: &NoiseSource, position: &[u64]) -> StreamKey {
     source.stream(Purpose::Rounding, position)
 }
 
-/// What is random in one user's part: the stream of their number, whose first word decides the batch.
+/// The randomness of one user's contribution: the stream of their number, whose first word decides the batch.
 #[must_use]
 pub fn drawn(key: &StreamKey, user: u64) -> Drawn {
     let mut words = key.chunk(user);
@@ -66,10 +66,10 @@ pub fn drawn(key: &StreamKey, user: u64) -> Drawn {
     Drawn { rounding: words, batch }
 }
 
-/// What users came to together.
+/// The sum of users' contributions.
 #[derive(Debug)]
 pub struct Summed {
-    /// Their sum.
+    /// The sum of their updates.
     pub sum: Sum,
     /// What each did, exactly, by their numbers in ascending order: for simulations, which mark it as not private.
     pub exact: Vec<(u64, Exact)>,
@@ -126,7 +126,7 @@ pub enum EngineError {
     /// Parts do not add up.
     #[error(transparent)]
     Sum(#[from] EncodingError),
-    /// Secure aggregation came to nothing; [`SecureError::failure`] says whether that is the protocol's.
+    /// Secure aggregation failed; [`SecureError::failure`] says whether that is the protocol's.
     #[error(transparent)]
     Secure(#[from] SecureError),
     /// Secure aggregation by an engine that adds up in the clear.
@@ -148,7 +148,7 @@ pub enum EngineError {
     Rank {
         /// The rank.
         rank: usize,
-        /// What it said.
+        /// The error it reported.
         problem: String,
     },
 }
@@ -249,9 +249,9 @@ pub type Make = for<'a> fn(&LocalPlan, &'a dyn Learner, Means) -> Result<Box<dyn
 /// A kind of engine, by its name: of this crate, or of any other that the program lists.
 #[derive(Clone, Copy)]
 pub struct EngineKind {
-    /// As people ask for it.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// What it is, in words.
+    /// A description for help texts.
     pub about: &'static str,
     /// Makes it.
     pub make: Make,
@@ -261,7 +261,7 @@ pub struct EngineKind {
     pub central: MakeCentral,
     /// Why it cannot carry out a plan, if it cannot, in words that say what to do: asked before a run begins.
     pub refuses: fn(&Plan) -> Option<String>,
-    /// What decides the bits of its results, in a word that checkpoints keep: a run goes on with the arithmetic that it began with.
+    /// What decides the bits of its results, in a word that checkpoints keep: a run continues with the arithmetic that it began with.
     pub arithmetic: fn(Means) -> String,
 }
 
@@ -282,7 +282,7 @@ pub const THREADS: EngineKind = EngineKind {
     arithmetic: |means| means.kernels.name().to_owned(),
 };
 
-/// What the products of an engine are computed in, where it can choose; sums are in float32 in all of them.
+/// The precision of matrix products, for engines that can choose; sums are always in float32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
     /// Float32.
@@ -295,10 +295,10 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 3] = [Self::F32, Self::Tf32, Self::F16];
 
-    /// As people ask for it.
+    /// Its name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -309,7 +309,7 @@ impl Precision {
     }
 }
 
-/// What else can be said to an engine; one that has no use for it does not look.
+/// Further options of an engine; engines ignore those that do not apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EngineOptions {
     /// What its products are computed in.
@@ -343,7 +343,7 @@ pub struct Means {
     pub kernels: KernelPath,
     /// Threads, for training and evaluation.
     pub threads: usize,
-    /// Who trains.
+    /// The engine.
     pub engine: EngineKind,
     /// And how.
     pub options: EngineOptions,
@@ -382,7 +382,7 @@ impl Means {
         self
     }
 
-    /// What decides the bits of the results.
+    /// The name of what determines the bits of the results.
     #[must_use]
     pub fn arithmetic(self) -> String {
         (self.engine.arithmetic)(self)

@@ -1,4 +1,4 @@
-//! A sum by the real protocol of secure aggregation between simulated devices, drop-outs included.
+//! Simulates secure aggregation: sums by the real protocol between simulated devices, including drop-outs.
 //!
 //! Every device is a client of its own, every message goes through its bytes, and the server adds up masked vectors as they
 //! arrive: beside the model there is one vector for each thread and one for the server, whatever the cohort. What comes out
@@ -35,7 +35,7 @@ use super::{
 };
 use crate::plan::Secure;
 
-/// What a secure aggregation is bound to, and what happens to its simulated devices.
+/// The task of a simulated secure aggregation: what it is bound to, and which devices drop out or spoil it.
 #[derive(Clone, Copy)]
 pub struct SecureTask<'a> {
     /// For how many devices, and against whom.
@@ -52,12 +52,12 @@ pub struct SecureTask<'a> {
     pub spoilers: u64,
 }
 
-/// What comes of a secure aggregation.
+/// The result of a secure aggregation.
 #[derive(Debug)]
 pub struct Secured {
     /// The sum of the survivors' residues.
     pub sum: Zeroizing<Vec<u32>>,
-    /// How many they are.
+    /// The number of survivors.
     pub survivors: u64,
     /// What each of them did, exactly.
     pub exact: Vec<(u64, Exact)>,
@@ -65,13 +65,13 @@ pub struct Secured {
     pub busy_s: f64,
 }
 
-/// Why a secure round came to nothing.
+/// Why a secure round failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SecureError {
     /// The protocol says so.
     #[error("secure aggregation: {0}")]
     Failed(#[from] RoundFailure),
-    /// A simulated device did not go on.
+    /// A simulated device did not continue.
     #[error("a simulated device dropped out: {0}")]
     Left(#[from] ClientError),
     /// The server did not take what a simulated device said.
@@ -189,7 +189,7 @@ impl Session<'_, '_> {
     fn run(&mut self, engine: &mut dyn PerUser, task: &Task<'_>) -> Result<(Outcome, Vec<(u64, Exact)>), EngineError> {
         let mut server = CollectKeys::open(self.secure.terms, &mut OsEntropy).map_err(SecureError::Failed)?;
 
-        // Whoever is there takes up the offer and advertises its keys.
+        // Every available device accepts the offer and advertises its keys.
         let offer = *server.offer();
         let mut there = self.there();
         let floor = self.secure.secure.floor();

@@ -1,4 +1,4 @@
-//! The threads of this process, one user a thread at a time.
+//! The engine on the threads of this process, one user per thread at a time.
 //!
 //! A thread has a worker and a sum of its own, so memory is the model times the threads, whatever the cohort. Users are
 //! taken one by one; who trains whom changes nothing.

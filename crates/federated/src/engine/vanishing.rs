@@ -1,8 +1,8 @@
-//! Who vanishes in the midst of a round, in simulations: the same users with every aggregation.
+//! Which simulated devices drop out during a round: the same users with every kind of aggregation.
 
 use privacy::rng::{NoiseSource, Purpose, StreamKey};
 
-/// When a user vanishes. Whoever sent its input before is in the sum.
+/// When a user vanishes. A user who sent its input before is in the sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Vanishes {
     /// Before it says anything.

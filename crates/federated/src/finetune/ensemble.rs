@@ -1,5 +1,5 @@
-//! Transfer learning from an ensemble (Popov et al. 2018, section 2.3 and equation 4): a new model learns what the models of N users
-//! predict on average. The paper's alternative to averaging models, and its Table 2.
+//! Transfer learning from an ensemble (Popov et al. 2018, section 2.3 and equation 4): a new model learns the average prediction of N
+//! users' models. The paper's alternative to averaging models, and its Table 2.
 //!
 //! | the paper                                        | here                                                                   |
 //! |--------------------------------------------------|------------------------------------------------------------------------|
@@ -11,7 +11,7 @@
 //! **It is not private, and cannot be made so by noise on sums:** the server sees the model of every user, and a model remembers text. So it
 //! is a baseline for experiments, outside of [`crate::fleet`]; [`check`] refuses settings that promise privacy, secure sums, and real
 //! devices. Distilling from models that were *released* with differential privacy is post-processing of them: [`distil`] does not ask where
-//! its teachers come from, and what they cost is composed by whoever releases them.
+//! its teachers come from, and what they cost must be composed when they are released.
 
 use device::{
     finetune::GeneralText,
@@ -100,17 +100,17 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// What users make of a model.
+/// Users' models: how each user trains a copy.
 pub struct Trained<'a> {
     /// The settings, which must promise nothing.
     pub config: &'a Config,
-    /// What is learned.
+    /// The learner.
     pub learner: &'a dyn Learner,
-    /// What each user does.
+    /// The plan of local training.
     pub local: &'a LocalPlan,
     /// The model that they are given.
     pub model: &'a [f32],
-    /// Their text.
+    /// The users' text.
     pub population: &'a dyn Population,
 }
 
@@ -144,17 +144,17 @@ pub enum On<'a> {
     Generated {
         /// How many tokens each time.
         tokens: usize,
-        /// It is written anew before each of the first so many epochs.
+        /// New text is generated before each of the first epochs, this many times.
         cycles: u32,
-        /// From which it follows.
+        /// The seed of the generated text.
         seed: u64,
     },
 }
 
-/// How a model learns from others.
+/// How a model is distilled from others.
 #[derive(Debug, Clone, Copy)]
 pub struct Distilling<'a> {
-    /// On which text.
+    /// The text to distill on.
     pub on: On<'a>,
     /// How often it is read; the paper: 6.
     pub epochs: u32,

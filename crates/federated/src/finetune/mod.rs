@@ -1,4 +1,4 @@
-//! Fine-tuning without forgetting: what the section `[finetune]` means in a run (Popov et al. 2018).
+//! Fine-tuning without forgetting: applies the section `[finetune]` to a run (Popov et al. 2018).
 //!
 //! A run starts from a general model (`model.from`) and trains it on people whose language is another one. What each device does is
 //! [`device::finetune`]'s; who takes part, clipping, noise, secure aggregation and accounting are those of any run, so every kind works
@@ -36,7 +36,7 @@ const MOST_TOKENS: usize = 1_000_000;
 /// Synthetic users of general text are not those of a crowd with the same seed.
 const OTHERS: u64 = 0x6765_6E65_7261_6C21;
 
-/// What devices rehearse, and why it may be taken for public.
+/// The general text that devices rehearse, and why it counts as public.
 pub struct Rehearsed {
     /// The text.
     pub text: GeneralText,
@@ -110,7 +110,7 @@ pub fn open(
             "whoever started the run declared it public"
         }
         None if config.data.is_stored() => {
-            let why = "is missing: the users of a store do not speak as synthetic users do; name a file of public text, one post per line";
+            let why = "is missing: with a store, name a public text file, one post per line";
             return Err(ConfigError::new("finetune.public_text", why));
         }
         None => {

@@ -1,8 +1,8 @@
-//! Who takes part in a round, and how their sum comes about: one call, one attempt.
+//! Fleets: ask users for a round and return their sum. One call is one attempt.
 //!
 //! The loop ([`crate::round`]) asks for one attempt at a time and records what became of it at once, so that nothing of a failure
 //! is lost in a crash. Who is asked, how many come, who vanishes and how updates are added up is the fleet's: in a simulation it is
-//! drawn (`simulated`), on a network it is whoever checks in. A fleet asks nobody a second time for an attempt (rule P24).
+//! drawn (`simulated`), on a network it is the devices that check in. A fleet asks nobody a second time for an attempt (rule P24).
 //! [`of`] makes the fleet of a simulation, a server makes [`network::Network`], and nobody else names one.
 
 pub mod network;
@@ -87,26 +87,26 @@ impl<R: Fleet, E: Fleet> Fleet for WithEvaluations<R, E> {
     }
 }
 
-/// Which attempt.
+/// The attempt at a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct At<'a> {
     /// Of which releases: [`Phase::stream`].
     pub stream: &'a str,
-    /// At which step of them.
+    /// The step within its stream.
     pub step: u64,
     /// Which round of the run that is; of an evaluation by devices, its step.
     pub round: u64,
     /// Which attempt at it, from 0.
     pub attempt: u32,
-    /// Whether it was asked for before, by a program that ended in its midst. Where inputs leave their users, a fleet either
+    /// Whether it was asked for before, by a program that ended during it. Where inputs leave their users, a fleet either
     /// takes the attempt up where it stood or answers that it was interrupted; it does not ask anybody again.
     pub again: bool,
 }
 
-/// What a fleet is asked to do.
+/// The task of an attempt at a round.
 #[derive(Debug, Clone, Copy)]
 pub struct RoundTask<'a> {
-    /// Which attempt.
+    /// The attempt.
     pub at: At<'a>,
     /// What every user is told.
     pub task: Task<'a>,
@@ -144,7 +144,7 @@ impl Stop {
     }
 }
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug)]
 pub struct Attempted {
     /// The sum, or why there is none.
@@ -160,23 +160,23 @@ pub enum Outcome {
     Sum(Sum),
     /// A sum with the noise that users added.
     Noised(NoisedSum),
-    /// It came to nothing, by the protocol: that is recorded, and the run goes on.
+    /// It failed by the protocol: that is recorded, and the run continues.
     Failed(FailureReason),
 }
 
-/// What a fleet saw. There are no counts: how many took part is not released (rules P11 and P23).
+/// Observations of an attempt. There are no counts: how many took part is not released (rules P11 and P23).
 #[derive(Debug, Default)]
 pub struct Observed {
-    /// Who is in the sum; of an attempt that failed, whoever was given the task. None in simulations, where nobody real is. A fleet
+    /// Who is in the sum; of a failed attempt, the devices that were assigned the task. None in simulations, where nobody real is. A fleet
     /// makes it with the key of the run's pseudonyms ([`Secrets::pseudonym_key`]).
     pub participants: Option<ParticipationRecord>,
-    /// Why groups of the cohort came to nothing, where there is a sum without them; not how many.
+    /// Why groups of the cohort failed, if there is a sum without them; not how many.
     pub failed_groups: BTreeSet<FailureReason>,
     /// What only a simulation can see.
     pub exact: Option<Exact>,
 }
 
-/// What a simulation saw of an attempt. Not private.
+/// Exact observations of a simulated attempt. Not private.
 #[derive(Debug, Default)]
 pub struct Exact {
     /// What each user did, by their numbers in ascending order.
@@ -191,7 +191,7 @@ pub struct Exact {
     pub busy_s: f64,
 }
 
-/// Why a fleet cannot go on: something is wrong with the program, the machine or the plan. An attempt that comes to nothing by
+/// Why a fleet cannot continue: something is wrong with the program, the machine or the plan. An attempt that fails by
 /// itself is no error, but [`Outcome::Failed`].
 #[derive(Debug, Error)]
 pub enum FleetError {
@@ -210,10 +210,10 @@ pub enum FleetError {
     /// There is nothing to draw from.
     #[error(transparent)]
     Randomness(#[from] RandomnessError),
-    /// Somebody wants to stop, in the midst of an attempt: it is asked for again when the run goes on.
+    /// Somebody wants to stop, during an attempt: it is asked for again when the run continues.
     #[error("stopped during an attempt, which continues when the run is resumed")]
     Stopped,
-    /// The coordinator of devices cannot go on.
+    /// The coordinator of devices cannot continue.
     #[error(transparent)]
     Coordinator(Box<CoordinatorError>),
     /// Who took part cannot be written down, or a secret of the attempt cannot be kept.
@@ -269,7 +269,7 @@ pub trait Fleet {
     /// One attempt. Nothing of it is released or recorded when this returns.
     ///
     /// # Errors
-    /// When the fleet cannot go on; nothing was released.
+    /// When the fleet cannot continue; nothing was released.
     fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError>;
 
     /// Whether the threads of this process have time for something else during an attempt ([`Engine::works_elsewhere`]).

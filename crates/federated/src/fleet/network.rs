@@ -1,9 +1,10 @@
-//! The fleet of real devices: whoever comes, as far as the limits on participation allow (Xu et al. 2023, Algorithm 1, section 2.2).
+//! The fleet of real devices: takes devices as they check in, within the limits on participation (Xu et al. 2023, Algorithm 1, section
+//! 2.2).
 //!
 //! An attempt is opened at the coordinator ([`crate::protocol`]), and this fleet waits until it is closed. How a coordinator is reached,
 //! and who serves devices meanwhile, is the [`Driver`]'s: on a server another thread, in tests a simulated network.
 //!
-//! After a restart the same attempt is asked for again. One that nobody was given begins, a plain one goes on from the sum that was
+//! After a restart the same attempt is asked for again. One that nobody was given begins, a plain one continues from the sum that was
 //! kept. A secure one was interrupted, for the keys of its session are gone with the program; and so was a plain one whose sum
 //! opens no more, because its key is lost. Their devices took part, and are not asked again (rule P24).
 
@@ -44,7 +45,7 @@ use crate::{
 const SAMPLED: usize = 1 << 12;
 const SAMPLED_OF: usize = 16;
 
-/// How a fleet reaches its coordinator.
+/// Connects a fleet with its coordinator.
 pub trait Driver {
     /// Does something with the coordinator; what follows from it is durable when this returns.
     ///
@@ -65,14 +66,14 @@ pub trait Driver {
     fn coins(&mut self) -> Box<dyn Entropy + Send>;
 }
 
-/// What devices are told of a task, and how it is known.
+/// A task as devices receive it, and its digest.
 #[derive(Debug, Clone)]
 pub struct NetworkTask {
     /// The digest of the terms.
     pub digest: TaskDigest,
-    /// Their blob.
+    /// The blob of the terms.
     pub blob: Blob,
-    /// As it is sent.
+    /// The compressed bytes, as they are sent.
     pub packed: Vec<u8>,
     /// Whom it asks, and how many.
     pub asking: Asking,
@@ -82,10 +83,10 @@ pub struct NetworkTask {
     pub evaluation: bool,
 }
 
-/// What is learned, and how devices read their text for it.
+/// The learner, and how devices read their text for it.
 #[derive(Clone, Copy)]
 pub struct Reads<'a> {
-    /// What is learned.
+    /// The learner.
     pub learner: &'a dyn Learner,
     /// The words.
     pub vocabulary: &'a Vocabulary,
@@ -114,7 +115,7 @@ impl NetworkTask {
             ));
         }
         let terms = terms(name, realm, plan, reads, phase)?;
-        // Two of three who are asked may come to nothing before anybody is missed.
+        // Two of three that are asked may fail before the round lacks any.
         let begin_with = plan.begin_with.unwrap_or_else(|| limits.all_waiting(3 * phase.cohort));
         Self::of(&terms, plan, phase, limits, begin_with)
     }
@@ -139,7 +140,7 @@ impl NetworkTask {
         let evaluation = Some(evaluations.plan);
         let local = LocalPlan { finetune: None, ..terms.local };
         let terms = TaskTerms { evaluation, full_weight_tokens: None, timer_s: None, local, ..terms };
-        // The task has begun long before: whoever is enrolled can be asked at once.
+        // The task has begun long before: all enrolled devices can be asked at once.
         let least = phase.secure.as_ref().map_or(0, |secure| secure.least_clients.into());
         Self::of(&terms, plan, phase, limits, phase.cohort.max(least)).map(Some)
     }
@@ -345,7 +346,7 @@ impl<D: Driver> Network<D> {
         Ok(self.pseudonyms.record(at.stream, at.step, at.attempt, keys)?)
     }
 
-    /// An attempt that came to nothing.
+    /// A failed attempt.
     fn failed(&mut self, at: At<'_>, reason: FailureReason, devices: &[DeviceKey]) -> Result<Attempted, FleetError> {
         self.last = Some((self.at(at), BTreeSet::new()));
         let participants = Some(self.participants(at, devices)?);
@@ -386,14 +387,14 @@ impl<D: Driver> Network<D> {
         }
     }
 
-    /// What is kept of an attempt in whose midst the program ended.
+    /// What is kept of an attempt during which the program ended.
     fn kept(&mut self, at: AttemptAt) -> Result<Option<OpenAttempt>, FleetError> {
         let kept = self.driver.with(move |coordinator, _| coordinator.kept(&at.task))?;
         Ok(kept.filter(|kept| kept.at == at))
     }
 
-    /// Who was given an attempt in whose midst the program ended, and that cannot go on: the keys of a secure session are gone with the
-    /// program, and a sum whose key is gone, or that is of others than the list says, opens for nobody. None where nobody was given it, or it goes on.
+    /// Who was given an attempt during which the program ended, and that cannot continue: the keys of a secure session are gone with the
+    /// program, and a sum whose key is gone, or that is of others than the list says, opens for nobody. None where nobody was given it, or it continues.
     fn lost(&mut self, task: &RoundTask<'_>) -> Result<Option<Vec<DeviceKey>>, FleetError> {
         let at = self.at(task.at);
         let Some(kept) = self.kept(at)?.filter(|kept| !kept.assigned.is_empty()) else { return Ok(None) };

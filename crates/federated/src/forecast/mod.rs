@@ -1,6 +1,6 @@
-//! Before any work: what a run would cost, in epsilon over the rounds, memory, bytes on the way and time.
+//! Forecasts the cost of a run: epsilon over the rounds, memory, traffic and time.
 //!
-//! Epsilon, memory and bytes follow from the plan. Time is measured: [`rehearsal`] trains a few users of a made-up crowd with
+//! Epsilon, memory and bytes follow from the plan. Time is measured: [`rehearsal`] trains a few users of a synthetic crowd with
 //! the real loop, and `securely` does a small round of secure aggregation.
 
 pub mod rehearsal;
@@ -34,7 +34,7 @@ pub enum ForecastError {
     /// What would be released is not judged.
     #[error(transparent)]
     Account(#[from] AccountError),
-    /// Whoever there is cannot be counted.
+    /// The users of the data cannot be counted.
     #[error(transparent)]
     Run(#[from] RunError),
     /// The rehearsal failed.
@@ -42,7 +42,7 @@ pub enum ForecastError {
     Rehearsal(#[from] WorkError),
 }
 
-/// What a run would cost.
+/// The forecast cost of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Forecast {
     /// Epsilon over the rounds.
@@ -74,10 +74,10 @@ pub struct Forecast {
     pub warnings: Vec<String>,
 }
 
-/// What evaluations by devices would cost, and how well they would measure.
+/// The cost of evaluations by devices, and their precision.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeviceEvaluationCost {
-    /// How many there are.
+    /// The number of evaluations.
     pub evaluations: u64,
     /// The report goal of each.
     pub cohort: u64,
@@ -115,7 +115,7 @@ impl DeviceEvaluationCost {
     }
 }
 
-/// What the rounds up to one cost.
+/// The cost of the rounds up to one.
 #[derive(Debug, Clone, Serialize)]
 pub struct Point {
     /// The round.
@@ -129,7 +129,7 @@ pub struct Point {
     pub participations: u64,
 }
 
-/// Where a budget ends a run.
+/// A budget, and the rounds it allows.
 #[derive(Debug, Clone, Serialize)]
 pub struct BudgetEnd {
     /// The budget.
@@ -138,7 +138,7 @@ pub struct BudgetEnd {
     pub rounds: u64,
 }
 
-/// By what is kept.
+/// The memory of a run, in bytes, by what uses it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Memory {
     /// Training, all threads together.
@@ -152,7 +152,7 @@ pub struct Memory {
     pub kept_by_users: u64,
     /// Evaluation, all threads together.
     pub evaluation: u64,
-    /// All of it.
+    /// The total.
     pub total: u64,
 }
 
@@ -165,7 +165,7 @@ pub struct Traffic {
     pub up_per_user: u64,
     /// Of all users of a round.
     pub per_round: u64,
-    /// Of all rounds.
+    /// Traffic of all rounds.
     pub total: u64,
     /// How often anybody sends an update.
     pub uploads: u64,
@@ -179,12 +179,12 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// An estimate, measured on a made-up crowd.
+/// An estimate, measured on a synthetic crowd.
 #[derive(Debug, Clone, Serialize)]
 pub struct Time {
-    /// Of the whole run.
+    /// Estimated seconds for the whole run.
     pub estimated_seconds: f64,
-    /// Of a round.
+    /// Estimated seconds per round.
     pub seconds_per_round: f64,
     /// How much of the rounds is training.
     pub training_share: f64,
@@ -197,7 +197,7 @@ pub struct Time {
 }
 
 impl Forecast {
-    /// What a plan would cost on this machine, with epsilon at about so many rounds. Measuring takes seconds: `measuring` is
+    /// Forecasts the cost of a plan on this machine, with epsilon at about this many rounds. Measuring takes seconds: `measuring` is
     /// called before it.
     ///
     /// # Errors
@@ -310,7 +310,7 @@ fn memory(plan: &Plan, opened: &Opened, means: Means) -> Memory {
     Memory { training, server, mechanism, kept_by_users, evaluation, total }
 }
 
-/// Whoever took part keeps what was not sent: at most everybody, at most as often as anybody takes part.
+/// Users who took part keep what was not sent: at most all users, at most as often as anyone takes part.
 fn kept_by_users(plan: &Plan) -> u64 {
     let users = plan.ledger.population.min(plan.planned_participations(plan.rounds));
     let vectors = 1 + u64::from(plan.upload.keeps_velocity());

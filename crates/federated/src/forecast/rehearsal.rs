@@ -1,6 +1,6 @@
-//! How long a run would take: the real loop with the real fleet, on a few users of a made-up crowd.
+//! Estimates the duration of a run: the real loop and fleet, on a few synthetic users.
 //!
-//! Where the run itself is of a made-up crowd, its own users are taken; where it is of a store, a crowd that is read with the
+//! Where the run itself is of a synthetic crowd, its own users are taken; where it is of a store, a crowd that is read with the
 //! store's vocabulary, so that nobody's text is touched. Rounds are real but for the cohort: some users are trained again and
 //! again until there is something to measure, and the rest is a matter of their number. Releases go into a ledger on disk
 //! that is thrown away, and their noise follows from a seed.
@@ -38,7 +38,7 @@ const EVALUATED: usize = 4000;
 /// People of the crowd that stands for a store.
 const CROWD: u64 = 2000;
 
-/// What was measured here and now.
+/// The measurements of a rehearsal on this machine.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Rehearsal {
     /// Users that were trained.

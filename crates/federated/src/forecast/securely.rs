@@ -1,4 +1,4 @@
-//! How long secure aggregation takes: a real round of a few, and the rest is a matter of how many are whose neighbours.
+//! Estimates the duration of secure aggregation from a real round of a few clients, scaled by the number of neighbours.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! A run as a folder.
+//! A run stored in a folder.
 
 use std::{
     fs,
@@ -37,7 +37,7 @@ pub(super) const CHECKPOINTS: &str = "checkpoints";
 pub(super) const STATE: &str = ".safetensors";
 /// Says that the run is one of a sweep.
 const UNDECIDED: &str = "part-of-a-sweep";
-/// What canaries show of a run.
+/// The file with the audit result of a run.
 pub const AUDIT_FILE: &str = "audit.json";
 
 /// The folder of the model that somebody named: of a run that of its model, of anything else the folder itself.
@@ -65,7 +65,7 @@ impl RunFolder {
         &self.folder
     }
 
-    /// Where its ledger is, and its secrets.
+    /// The place of its ledger and secrets.
     #[must_use]
     pub fn place(&self) -> Place {
         Place::new(self.folder.join(LEDGER_FILE))

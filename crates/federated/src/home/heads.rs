@@ -1,9 +1,9 @@
-//! Heads of a ledger that lie about, and whether the ledger is the one they were taken from (rule P17).
+//! Finds the heads stored next to a ledger, and checks that the ledger is the one they were taken from (rule P17).
 //!
 //! A ledger that was cut at an entry boundary, its witness with it, is a valid shorter chain. But a run leaves its head in many
-//! places, and whoever cuts the ledger must cut all of them alike: the statement, the model, the checkpoints, other witnesses,
+//! places, and an attacker who truncates the ledger must change all of them: the statement, the model, the checkpoints, other witnesses,
 //! and the released vectors, whose names are the indices of their entries. A ledger that does not lie on all of these is
-//! rewound or forked, and nothing is gone on with or promised from it.
+//! rewound or forked, and it is neither continued nor used for a statement.
 
 use std::{
     fs,
@@ -26,7 +26,7 @@ use durable::files::{self, FileError};
 pub struct Shown {
     /// The file.
     pub place: PathBuf,
-    /// What it says.
+    /// The head it contains.
     pub head: Head,
 }
 
@@ -44,7 +44,7 @@ pub enum HeadsError {
     None {
         /// The path.
         place: PathBuf,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// The ledger is another, or a shorter one.
@@ -53,14 +53,14 @@ pub enum HeadsError {
         place.display()
     )]
     Contradicted {
-        /// Where the head is.
+        /// The file of the head.
         place: PathBuf,
-        /// What differs.
+        /// The contradiction.
         error: Box<LedgerError>,
     },
 }
 
-/// Checks a ledger against everything that lies beside it, and gives the heads that were found there, all on the chain. Nothing
+/// Checks a ledger against everything stored next to it, and returns the heads found there, all on the chain. Nothing
 /// is written.
 ///
 /// # Errors
@@ -82,7 +82,7 @@ pub fn check(ledger: &Path) -> Result<Vec<Shown>, HeadsError> {
 }
 
 /// The heads in the folder of a run, beside its ledger; none beside a ledger of another name. What cannot be read is left to
-/// whoever needs it.
+/// the code that needs it.
 ///
 /// # Errors
 /// When a folder cannot be listed.

@@ -1,4 +1,4 @@
-//! Where a run lives: its ledger ([`Records`]) and everything else that it keeps ([`Home`]).
+//! Storage of a run: its ledger ([`Records`]) and everything else that it keeps ([`Home`]).
 //!
 //! A run asks for no more than this, so it can live in a folder ([`RunFolder`]), or where a server keeps it: a database, object
 //! storage. The promises of a run rest on those of its home; `contract` (a feature, for tests) has them as a suite that every home
@@ -7,7 +7,7 @@
 //! | module      | what it is                                                                   |
 //! |-------------|------------------------------------------------------------------------------|
 //! | `folder`    | a run as a folder                                                            |
-//! | [`heads`]   | heads of a ledger that lie beside it in a folder, and whether it is theirs   |
+//! | [`heads`]   | finds and checks the heads stored next to a ledger                          |
 
 mod folder;
 pub mod heads;
@@ -62,21 +62,21 @@ pub enum Paper {
     Audit,
 }
 
-/// What a run writes line by line, in JSON.
+/// A log of a run: one JSON object per line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Log {
-    /// A line an evaluation.
+    /// One line per evaluation.
     Metrics,
     /// One line per round; simulations only: how long a round took tells how many took part.
     Timing,
     /// Exact losses and norms, one line per round; simulations only, not private.
     Diagnostics,
-    /// What the model suggests after public prompts, a line an evaluation; where it predicts words.
+    /// What the model suggests after public prompts, one line per evaluation, if it predicts words.
     Samples,
 }
 
 impl Log {
-    /// In one word.
+    /// A one-word name for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -106,12 +106,12 @@ pub trait LogWriter: Send {
 /// Writes a state to where it is given.
 pub type WriteState<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 
-/// Where a run keeps what it is and what comes of it.
+/// Storage of a run: settings, checkpoints, logs and results.
 ///
 /// The contract: papers, states and models are there whole or not at all, and durable when a call returns; what was replaced is
 /// never seen again.
 pub trait Home {
-    /// What people call it.
+    /// The display name.
     fn name(&self) -> String;
 
     /// A paper; none where there is none.
@@ -165,7 +165,7 @@ pub trait Home {
     /// When they cannot be read.
     fn lines(&self, log: Log) -> Result<Vec<String>, HomeError>;
 
-    /// Goes on with a log, or begins it. Only whole lines that `keep` wants stay: what was being written in a crash, and what
+    /// Continues with a log, or begins it. Only whole lines that `keep` wants stay: what was being written in a crash, and what
     /// will be written again, goes.
     ///
     /// # Errors
@@ -185,7 +185,7 @@ pub trait Home {
     fn has_model(&self) -> Result<bool, HomeError>;
 }
 
-/// Where the ledger of a run is kept, and its secrets.
+/// Storage of a run's ledger and secrets.
 pub trait Records {
     /// What keeps the entries.
     type Store: LedgerStore;

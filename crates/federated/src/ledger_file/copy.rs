@@ -1,4 +1,4 @@
-//! A ledger that is kept elsewhere, written into a file for whoever reads it: what a server leaves of a task that is over.
+//! Copies a ledger from elsewhere into a file: what a server keeps of a finished task.
 
 use std::io::{self, BufWriter, Write};
 

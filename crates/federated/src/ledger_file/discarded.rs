@@ -1,6 +1,5 @@
-//! Vectors that nobody needs any more are removed beside everything else: a checkpoint makes a hundred of them superfluous at a time,
-//! and a round need not wait until the disk has let go of them. Nothing depends on when they are gone. What could not be removed is
-//! said when more is to be removed, and tried again then.
+//! Removes obsolete vectors in the background: a checkpoint makes a hundred of them obsolete at a time, and a round need not wait for the
+//! disk. Nothing depends on when they are removed. Failures are reported at the next removal, and retried then.
 
 use std::{
     io,
@@ -14,10 +13,10 @@ use ledger::LedgerError;
 
 use crate::secrets::file::failed;
 
-/// What is being removed.
+/// Vectors being removed in the background.
 #[derive(Debug, Default)]
 pub(super) struct Discarded {
-    /// Vectors of entries below this one are gone for whoever asks.
+    /// Vectors of entries below this one read as removed.
     below: u64,
     removing: Option<JoinHandle<Result<(), (PathBuf, io::Error)>>>,
 }
@@ -51,7 +50,8 @@ impl Discarded {
 }
 
 impl Drop for Discarded {
-    /// Whoever opens the ledger next finds it as it was left. What could not be removed is no harm, and goes another time.
+    /// Waits for removals to finish, so that the next reader finds a settled folder. What could not be removed does no harm, and is
+    /// removed another time.
     fn drop(&mut self) {
         if let Some(removing) = self.removing.take() {
             drop(removing.join());

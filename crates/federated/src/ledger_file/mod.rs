@@ -1,4 +1,4 @@
-//! A ledger in a file, with what belongs to it beside it.
+//! A ledger in a file, with the files that belong to it.
 //!
 //! | path                             | what it holds                                                              |
 //! |----------------------------------|----------------------------------------------------------------------------|
@@ -14,7 +14,7 @@
 //! | `secret/NAME.cohort-seed`        | what the cohort of the step that is not recorded yet is drawn from         |
 //! | `secret/NAME.attempt`            | the attempt for which users were asked last, until the ledger is closed    |
 //! | `secret/NAME.INDEX.pending`      | a vector whose entry is not durable yet                                    |
-//! | `secret/NAME.beginning`          | what the run must recognise when it goes on: keyed digests                 |
+//! | `secret/NAME.beginning`          | what the run must recognise when it continues: keyed digests                 |
 //! | `secret/NAME.closing`            | that the ledger is being closed, and why                                   |
 //!
 //! **Durable in this order**, each step synced before the next begins: the noise key of the step; the vector, in `secret/`;
@@ -47,7 +47,7 @@ use crate::secrets::{
 };
 pub use store::FileStore;
 
-/// Where a ledger is kept.
+/// The place of a ledger file and what belongs to it.
 #[derive(Debug, Clone)]
 pub struct Place {
     disk: Arc<dyn Disk>,
@@ -96,7 +96,7 @@ impl Place {
         Arc::new(FileVault::beside(Arc::clone(&self.disk), &self.ledger))
     }
 
-    /// What is kept there.
+    /// The secrets of the ledger.
     #[must_use]
     pub fn secrets(&self) -> Secrets {
         Secrets::new(self.vault())

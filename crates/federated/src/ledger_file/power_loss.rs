@@ -1,5 +1,4 @@
-//! What a ledger keeps when the power goes, on a disk that keeps of what was not synced whatever an adversary likes
-//! ([`durable::power_loss`]).
+//! Tests of a ledger file under power loss: an adversarial disk keeps any part of what was not synced ([`durable::power_loss`]).
 //!
 //! A story (make the folder of a run, create, draw keys, release, fail, destroy the keys, close) is cut before every single
 //! operation; what was acknowledged must be there after the restart, also when the recovery is cut too. And every sync is

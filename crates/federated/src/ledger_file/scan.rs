@@ -1,4 +1,4 @@
-//! Reads the bytes of a ledger file: which entries are there, and whether what follows them is a torn record.
+//! Reads the bytes of a ledger file: its entries, and whether what follows them is a torn record.
 
 use ledger::{Chain, Entry, Head, LedgerError, MAX_LINE};
 

@@ -1,4 +1,4 @@
-//! The store over a file: appends durably, reads back, and mends on opening what a crash may have left.
+//! The ledger store on a file: appends durably, reads, and repairs on opening what a crash may have left.
 
 use std::{
     io::BufRead,
@@ -114,7 +114,7 @@ impl FileStore {
         let (scan, _, acknowledged) = store.scan()?;
         store.head = scan.head;
         if acknowledged.is_empty() {
-            store.warnings.push("there is no head beside the ledger".into());
+            store.warnings.push("there is no head file next to the ledger".into());
         }
         if scan.torn > 0 {
             store.warnings.push(format!("{} bytes of a torn record after the last entry are left out", scan.torn));

@@ -1,4 +1,4 @@
-//! What devices measured of a model: the learner's metrics of a noised sum of counts, and how much of each may be noise.
+//! Evaluations by devices: the learner's metrics computed from a noised sum of counts, with the standard deviation of their noise.
 //!
 //! All of it is post-processing of a release (rule P12). The standard deviation is that of the noise alone, to first order: each
 //! coordinate of the sum is moved by the standard deviation of its noise, up and down. That other devices would have measured
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{Measured, Measures, Metric};
 use crate::plan::DeviceEvaluations;
 
-/// What devices measured.
+/// Metrics measured by devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByDevices {
@@ -32,7 +32,7 @@ pub struct ByDevices {
 }
 
 impl ByDevices {
-    /// What a release says; none where it is none of this learner.
+    /// The metrics in a release; none if it does not fit this learner.
     #[must_use]
     pub fn of(learner: &dyn Learner, evaluations: &DeviceEvaluations, recorded: &Recorded) -> Option<Self> {
         let (counting, measures) = (Counting::new(learner, evaluations.plan)?, Measures::named(learner.measures())?);

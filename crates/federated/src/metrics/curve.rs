@@ -1,4 +1,4 @@
-//! A number over the evaluations of a run: its curve, smoothed as in the papers, and where it ended.
+//! The curve of a number over the evaluations of a run, smoothed as in the papers, and its last value.
 
 use super::{Metric, Metrics};
 

@@ -1,4 +1,4 @@
-//! What an evaluation measured: the numbers of its learner, under their names in a line of `metrics.jsonl`.
+//! The numbers of one evaluation, under their names in a line of `metrics.jsonl`.
 
 use std::{fmt, sync::LazyLock};
 
@@ -11,7 +11,7 @@ use serde::{
 
 use super::registry::{Absent, MEASURES, METRICS, Measures, Metric, Source};
 
-/// What an evaluation measured. Whatever is not finite is written as null.
+/// The metrics of an evaluation. Values that are not finite are written as null.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     measures: &'static Measures,
@@ -26,7 +26,7 @@ static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
 });
 
 impl Measured {
-    /// What was counted comes to.
+    /// Computes the metrics from counts.
     #[must_use]
     pub fn of(measures: &'static Measures, counts: &Counts) -> Self {
         Self::new(measures, |metric| metric.of_counts(counts))
@@ -39,7 +39,7 @@ impl Measured {
         Self { measures, values: values.collect() }
     }
 
-    /// Of which learner.
+    /// The learner's metrics.
     #[must_use]
     pub const fn measures(&self) -> &'static Measures {
         self.measures

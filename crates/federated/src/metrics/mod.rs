@@ -1,4 +1,4 @@
-//! What a run measures, as the lines of its files.
+//! The metrics of a run, as lines of its files.
 //!
 //! `metrics.jsonl` has a line for every evaluation, the first before training; everything in it is public, a release, or
 //! post-processing of one (rule P12), but for the accuracies, which protect nobody of the users held out for them. What devices
@@ -40,7 +40,7 @@ pub const METRICS_FILE: &str = "metrics.jsonl";
 pub const TIMING_FILE: &str = "timing.jsonl";
 /// One line per round, not private.
 pub const DIAGNOSTICS_FILE: &str = "diagnostics.jsonl";
-/// A line an evaluation: what the model suggests after public prompts.
+/// One line per evaluation: what the model suggests after public prompts.
 pub const SAMPLES_FILE: &str = "samples.jsonl";
 
 /// A line of `metrics.jsonl`.
@@ -71,7 +71,7 @@ pub struct Metrics {
     /// Uploads and bytes so far, as planned; with the section `[upload]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<Sent>,
-    /// Attempts at the rounds so far that came to nothing; the ledger and the report say why.
+    /// Failed attempts at the rounds so far; the ledger and the report say why.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failed_attempts: u64,
     /// What the releases so far cost, under a name that says what that means: `epsilon_so_far`; `epsilon_if_secret` in a

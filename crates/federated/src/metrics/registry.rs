@@ -1,8 +1,8 @@
-//! Every number that a run has, once: its name in files, its words for people, its unit, which way is better, and where it comes
-//! from. The lines of `metrics.jsonl`, TensorBoard, reports, sweeps and experiments read it here, and name no number themselves.
+//! The registry of all metrics: name in files, display name, unit, which direction is better, and source. The lines of `metrics.jsonl`,
+//! TensorBoard, reports, sweeps and experiments read it here, and name no metric themselves.
 //!
-//! A family of numbers has a file of its own beside this one. Whoever adds a number defines it there and gives it a line in
-//! [`METRICS`]; whoever adds a learner says in [`Measures`] what an evaluation of it measures, with a line in [`MEASURES`].
+//! A family of numbers has a file of its own beside this one. A new number is defined there and gets a line in
+//! [`METRICS`]; a new learner needs a [`Measures`] that says what its evaluation measures, and a line in [`MEASURES`].
 
 use std::{fmt, sync::LazyLock};
 
@@ -47,7 +47,7 @@ static NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| METRICS.iter().map(
 
 /// A number of a run. Two are the same if their names are.
 pub struct Metric {
-    /// As files have it.
+    /// Its name in files.
     pub name: &'static str,
     /// In words, within a sentence and on an axis.
     pub label: &'static str,
@@ -55,7 +55,7 @@ pub struct Metric {
     pub column: &'static str,
     /// In TensorBoard; none where it is not shown there.
     pub tag: Option<&'static str>,
-    /// How people read it.
+    /// How it is displayed.
     pub unit: Unit,
     /// Which way is better.
     pub goal: Goal,
@@ -65,11 +65,11 @@ pub struct Metric {
     pub log: bool,
     /// What it is where there is nothing to measure.
     pub absent: Absent,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
 }
 
-/// How a number is read.
+/// How a number is displayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unit {
     /// A share of a whole: people read it in percent.
@@ -84,7 +84,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As a table shows a value.
+    /// Formats a value for tables.
     #[must_use]
     pub fn shown(self, value: f64) -> String {
         match self {
@@ -96,7 +96,7 @@ impl Unit {
         }
     }
 
-    /// What a chart multiplies a value with: shares are drawn in percent.
+    /// The factor of values in charts: shares are drawn in percent.
     #[must_use]
     pub fn scale(self) -> f64 {
         if self == Self::Share { 100.0 } else { 1.0 }
@@ -123,7 +123,7 @@ impl Goal {
     }
 }
 
-/// What a number is where there is nothing to measure, or it is not finite.
+/// How a missing or non-finite number is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absent {
     /// There always is one; 0 of nothing.
@@ -134,7 +134,7 @@ pub enum Absent {
     LeftOut,
 }
 
-/// Where a number comes from.
+/// The source of a number.
 #[derive(Clone, Copy)]
 pub enum Source {
     /// What was counted on held-out users: every evaluation measures it.
@@ -145,7 +145,7 @@ pub enum Source {
     Run(fn(&Metrics) -> Option<f64>),
 }
 
-/// What an evaluation measures of the models of one kind of learner.
+/// The metrics of one kind of learner.
 #[derive(Debug)]
 pub struct Measures {
     /// By which learners name it ([`device::learner::Learner::measures`]).
@@ -200,25 +200,25 @@ impl Metric {
         self.unit == Unit::Share
     }
 
-    /// What a chart multiplies it with.
+    /// The factor of its values in charts.
     #[must_use]
     pub fn scale(&self) -> f64 {
         self.unit.scale()
     }
 
-    /// What its axis says, where the title says which number it is.
+    /// The label of its axis in charts whose title names the metric.
     #[must_use]
     pub fn axis(&self) -> &'static str {
         if self.is_share() { "percent" } else { self.label }
     }
 
-    /// In words, as a title.
+    /// A title for charts.
     #[must_use]
     pub fn title(&self) -> String {
         self.label[..1].to_uppercase() + &self.label[1..]
     }
 
-    /// As a table shows it.
+    /// The value formatted for tables.
     #[must_use]
     pub fn shown(&self, value: f64) -> String {
         self.unit.shown(value)

@@ -1,5 +1,5 @@
-//! How well a model finds the tags of the posts of held-out users ([`device::learner::tags`], SO-LR of Andrew et al. 2021): the
-//! share of the true tags that are among its first predictions.
+//! How well a model predicts the tags of held-out users' posts ([`device::learner::tags`], SO-LR of Andrew et al. 2021): the share of the
+//! true tags among its first predictions.
 
 use lm::metrics::{Counts, TOPS};
 

@@ -1,4 +1,4 @@
-//! What a line says of the run itself: its price, its clip, its server.
+//! The numbers of a line about the run itself: epsilon, clip, server.
 
 use super::{
     Metrics,

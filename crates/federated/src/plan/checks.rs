@@ -1,4 +1,4 @@
-//! Refuses settings that contradict each other, by key, and warns about unwise ones.
+//! Refuses contradictory settings by key, and warns about unwise ones.
 //!
 //! Each section is checked by its type ([`crate::config`]). These checks are about several sections.
 
@@ -301,7 +301,7 @@ fn sparse_upload(config: &Config, sparse: &Sparse) -> Result<(), ConfigError> {
         return refuse("upload.warm_up", format!("must be at most rounds, which are {}", config.rounds));
     }
     if config.aggregation.is_secure() {
-        let why = "\"sparse\" is only valid with aggregation = \"plain\": which coordinates a device sends depends on its text, and would be seen by the server; take upload.kind = \"mask\", which is the same for all";
+        let why = "\"sparse\" is only valid with aggregation = \"plain\": which coordinates a device sends depends on its text, and the server would see it; take upload.kind = \"mask\", which is the same for all";
         return refuse("upload.kind", why);
     }
     let rotation = "upload.kind = \"grid\" or \"mask\": a rotated update has no few large coordinates";
@@ -312,7 +312,7 @@ fn sparse_upload(config: &Config, sparse: &Sparse) -> Result<(), ConfigError> {
 fn mask_upload(config: &Config, mask: &Mask) -> Result<(), ConfigError> {
     share(mask.share)?;
     if config.privacy.correlated().is_some() {
-        let why = "\"mask\" is only valid with mechanism = \"gaussian\" or \"none\": correlated noise takes off in later rounds what it added to the same coordinates, and each round has others";
+        let why = "\"mask\" is only valid with mechanism = \"gaussian\" or \"none\": correlated noise subtracts in later rounds the noise it added to the same coordinates, and each round has others";
         return refuse("upload.kind", why);
     }
     if !matches!(config.clip.kind().name(), "flat" | "adaptive") {
@@ -337,7 +337,7 @@ fn greedy(config: &Config) -> Result<(), ConfigError> {
 fn keeps_rest(config: &Config) -> Result<(), ConfigError> {
     greedy(config)?;
     if config.noise_seed.is_none() {
-        let why = "is missing: what users keep between rounds is computed again after a crash, which needs cohorts that can be drawn again, and may not be stored where noise is secret (rules P20 and P21); a run that keeps it is a simulation";
+        let why = "is missing: what users keep must be recomputed after a crash, so such a run must be a simulation (P20, P21)";
         return refuse("noise_seed", why);
     }
     match config.participation.kind {

@@ -1,9 +1,9 @@
-//! Evaluation by devices: who measures, how often, with what noise; releases of a stream of their own in the ledger.
+//! The plan of evaluations by devices: who measures, how often, with what noise. They are a separate stream of releases in the ledger.
 //!
 //! Rounds and evaluations are two streams about the same people. Each has limits on participation that are kept by themselves, so
 //! in the worst case one person takes part as often as both allow, and the plan's epsilon composes both. What devices give is a short
 //! vector of counts ([`device::evaluation`]), with a bound on its norm that does not depend on anybody's text; its noise is independent
-//! from one evaluation to the next. Steps are counted by what was released: an evaluation that came to nothing is no step (rule P6).
+//! from one evaluation to the next. Steps are counted by what was released: a failed evaluation is not a step (rule P6).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! One plan, fail closed: participation, clip, denominator, noise and privacy event of a run, from one place.
+//! The plan: derives participation, clip, denominator, noise and privacy event of a run from one place, and fails closed.
 //!
 //! [`Plan::new`] takes a [`Config`] and either gives everything that the loop, the fleets and the ledger need, or says which
 //! key is wrong and why, before any work. What cannot be accounted for cannot be planned: rules P1, P6, P7, P9 to P11 and P14
@@ -53,14 +53,14 @@ use crate::{
     protocol::desk::Windows,
 };
 
-/// What a plan must know of what is opened elsewhere. None of it is measured on users.
+/// Facts that a plan needs about the opened data and models. None of them is measured on users.
 #[derive(Debug, Clone)]
 pub struct Setting {
     /// How the parameters of the model lie.
     pub parameters: Layout,
-    /// Whose text it is.
+    /// The data source.
     pub data: DataSource,
-    /// What it was before.
+    /// The starting model.
     pub start: Start,
     /// What was released of the users' text before the run, without privacy: a vocabulary that was counted from it.
     pub non_private: Option<String>,
@@ -75,7 +75,7 @@ pub struct Setting {
 /// All that was decided before the first round.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// As it was written: to recognise it by, and for whoever asks about settings. The loop and the run only read what is derived from it.
+    /// The settings as written: to recognize the run, and for display. The loop and the run only read what is derived from it.
     pub config: Config,
     /// The same as text, with everything resolved: what a run is bound to.
     pub settings: String,
@@ -85,7 +85,7 @@ pub struct Plan {
     pub parameters: Layout,
     /// What the model is called.
     pub model_name: String,
-    /// What users do.
+    /// How users train locally.
     pub local: LocalPlan,
     /// w_hat: a user with at least so many tokens has weight 1; none for weight 1 for all.
     pub full_weight_tokens: Option<f64>,
@@ -99,7 +99,7 @@ pub struct Plan {
     pub begin_with: Option<u64>,
     /// How long a real device rests after its report, in seconds, if somebody said so.
     pub timer_s: Option<u64>,
-    /// What the server does.
+    /// The server optimizer.
     pub optimizer: OptimizerKind,
     /// How the clip follows a quantile, if it does.
     pub adaptive: Option<AdaptiveClipPlan>,
@@ -122,14 +122,14 @@ pub struct Plan {
     stands_for: Option<StandsFor>,
 }
 
-/// What the devices of a simulation do, beside training.
+/// The behaviour of simulated devices apart from training.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Devices {
-    /// The share of them that vanish in the midst of a round.
+    /// The share of them that vanish during a round.
     pub vanish: f64,
     /// Those with lower numbers spoil every secure sum that they take part in.
     pub spoilers: u64,
-    /// F: whoever was asked for so many attempts that failed is not asked any more, where devices come by themselves.
+    /// F: devices that were asked in this many failed attempts are no longer asked, if devices come by themselves.
     pub leave_out_after: u64,
 }
 
@@ -141,7 +141,7 @@ impl Devices {
     }
 }
 
-/// How long devices have.
+/// Deadlines of devices.
 fn windows(config: &Config) -> Windows {
     let devices = config.data.devices().cloned().unwrap_or_default();
     let ms = |seconds: f64| libm::round(seconds * 1000.0) as u64;
@@ -211,13 +211,13 @@ impl Plan {
         })
     }
 
-    /// What makes neighbours.
+    /// The adjacency.
     #[must_use]
     pub const fn adjacency(&self) -> Adjacency {
         self.ledger.adjacency
     }
 
-    /// What holds in a round.
+    /// The stage that a round belongs to.
     #[must_use]
     pub fn stage(&self, round: u64) -> &Stage {
         let after = self.stages.partition_point(|s| s.from <= round);
@@ -236,13 +236,13 @@ impl Plan {
         &self.phases
     }
 
-    /// What holds from when on.
+    /// The stages of the schedule.
     #[must_use]
     pub fn stages(&self) -> &[Stage] {
         &self.stages
     }
 
-    /// Where the randomness comes from.
+    /// The origin of the randomness.
     #[must_use]
     pub const fn randomness(&self) -> Randomness {
         self.ledger.randomness
@@ -263,7 +263,7 @@ impl Plan {
         self.clip_rule.rule(clip, &self.parameters)
     }
 
-    /// What all releases before a round amount to, evaluations by devices included, what the run started from left out.
+    /// The event of all releases before a round, including evaluations by devices, without the starting model.
     ///
     /// # Errors
     /// Never for a plan that was made; the mechanism's check repeats.
@@ -284,7 +284,7 @@ impl Plan {
         Ok(PrivacyEvent::Compose { events })
     }
 
-    /// What they cost, by the plan's accountant.
+    /// Their epsilon, by the plan's accountant.
     ///
     /// # Errors
     /// When that accountant cannot judge them.
@@ -294,7 +294,7 @@ impl Plan {
         judged.map(|j| j.epsilon).map_err(|e| ConfigError::new("privacy.accountant", e))
     }
 
-    /// What the releases before a round would cost with the large cohort that the small one stands for (rule P16).
+    /// The epsilon of the releases before a round with the large cohort that the small one stands for (rule P16).
     ///
     /// # Errors
     /// When the plan's accountant cannot judge them.

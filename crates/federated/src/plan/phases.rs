@@ -1,4 +1,4 @@
-//! Releases that are accounted for as one: the rounds that share participation and noise.
+//! Phases: rounds that share participation and noise, accounted for together.
 //!
 //! A run with one z and one cohort has one phase. Under independent noise every change of them begins another, with a stream
 //! of its own in the ledger; correlated noise cannot change either (rule P7).
@@ -37,7 +37,7 @@ pub struct Phase {
     pub first: u64,
     /// Its rounds.
     pub rounds: u64,
-    /// Who takes part.
+    /// How users take part.
     pub participation: Participation,
     /// Users of a round.
     pub cohort: u64,
@@ -58,10 +58,10 @@ pub struct Phase {
     pub(super) adjacency: Adjacency,
 }
 
-/// What a round encodes with, and what its sum is divided by where that is part of the release.
+/// The encoding of a round, and the denominator if it is part of the release.
 #[derive(Debug, Clone)]
 pub struct Coding {
-    /// Of the users' vectors.
+    /// The encoding of users' vectors.
     pub encoding: Encoding,
     /// The clipped denominator (rule P10).
     pub quotient: Option<Quotient>,
@@ -96,7 +96,7 @@ impl Phase {
         self.least_weight.is_some()
     }
 
-    /// What is in the users' vectors.
+    /// The plan of the users' vectors.
     #[must_use]
     pub const fn vectors(&self) -> &VectorPlan {
         self.encoding.plan()
@@ -168,7 +168,7 @@ impl Phase {
         Ok(plan)
     }
 
-    /// What rounds with a clip norm encode with; the bound of the whole update where layers have their own.
+    /// The encoding of rounds with a clip norm: the bound of the whole update if layers have their own.
     ///
     /// # Errors
     /// Never for a plan that was made.
@@ -185,7 +185,7 @@ impl Phase {
         Ok(Coding { encoding, quotient, residues })
     }
 
-    /// What its first rounds amount to.
+    /// The event of its first rounds.
     ///
     /// # Errors
     /// Never for a plan that was made.
@@ -200,7 +200,7 @@ impl Phase {
         self.mechanism.as_ref().zip(self.released_layout().ok()).map_or(0, |(m, layout)| m.memory(&layout))
     }
 
-    /// What all rounds with the clip of the first encode with.
+    /// The encoding of all rounds with the clip norm of the first.
     ///
     /// # Errors
     /// Never for a plan that was made.
@@ -208,7 +208,7 @@ impl Phase {
         self.coding(self.encoding.clip())
     }
 
-    /// What is released, segment by segment; it does not depend on the clip.
+    /// The layout of releases, segment by segment; it does not depend on the clip norm.
     ///
     /// # Errors
     /// Never for a plan that was made.
@@ -216,7 +216,7 @@ impl Phase {
         Ok(self.first_coding()?.released().layout().clone())
     }
 
-    /// What a device of a round of the planned size sends and gets beside the model, where it is added up securely.
+    /// The traffic of a device besides the model, in a secure round of the planned size.
     ///
     /// # Errors
     /// Never for a plan that was made.

@@ -1,4 +1,4 @@
-//! How the sums of a phase are made securely: for how many devices, down to how many, and with whose noise.
+//! The plan of secure aggregation in a phase: for how many devices, with at least how many survivors, and with whose noise.
 //!
 //! The graph's parameters are found when it is known how many devices came; here it is made sure that there are some for
 //! every number that may come, that no sum can wrap, and that what vanishes in the simulation is within the plan. Where a cohort
@@ -30,7 +30,7 @@ const LEAST_GROUP: u32 = 10;
 /// The most simulated spoilers: what more of them put into the padding could cancel.
 const MOST_SPOILERS: u64 = 255;
 
-/// How the sums of a phase are made securely.
+/// The plan of secure aggregation in a phase.
 #[derive(Debug, Clone)]
 pub struct Secure {
     /// What the graph is to withstand: of a group, which can have more than its share of the corrupted devices.
@@ -50,7 +50,7 @@ pub struct Secure {
 }
 
 impl Secure {
-    /// For a phase with so many users a round, if the configuration asks for it.
+    /// For a phase with this many users per round, if the configuration asks for it.
     pub(super) fn new(config: &Config, cohort: u64) -> Result<Option<Self>, ConfigError> {
         let Some(said) = config.aggregation.secagg() else { return Ok(None) };
         let assumptions = assumptions(&said);
@@ -118,7 +118,7 @@ impl Secure {
         clients.div_ceil(self.groups.into())
     }
 
-    /// What devices of a round are offered.
+    /// The terms offered to the devices of a round.
     #[must_use]
     pub fn terms(&self, residues: &Residues, round: u64, task: [u8; 32], model: [u8; 32]) -> Terms {
         let inputs = match self.noise {
@@ -139,7 +139,7 @@ impl Secure {
         }
     }
 
-    /// What a device sends and gets, beside the model, in a group of so many.
+    /// The traffic of a device besides the model, in a group of this size.
     ///
     /// # Errors
     /// Never for a plan that was made.
@@ -165,7 +165,7 @@ impl Secure {
         Parameters::find(clients, &self.assumptions).map_err(wrong)
     }
 
-    /// What simulated devices ask for, whatever they are offered: what the plan promises them.
+    /// The floor of simulated devices: what the plan promises them.
     #[must_use]
     pub const fn floor(&self) -> Floor {
         let Assumptions { dropout, corrupted, security_bits, adversary, .. } = self.assumptions;
@@ -210,7 +210,7 @@ impl Secure {
     }
 }
 
-/// What is believed of a server whose directory nobody else vouches for.
+/// What is believed of a server whose directory nobody else certifies.
 const fn words_of(adversary: Adversary) -> &'static str {
     match adversary {
         Adversary::Curious => "",

@@ -1,4 +1,4 @@
-//! What holds from a round on: clip, cohort and learning rates, as the schedule says.
+//! The schedule by round: clip, cohort and learning rates.
 
 use privacy::ClipNorm;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::config::{Change, Config, ConfigError, EstimatorKind, LocalAlgorithm};
 
-/// What holds from a round on.
+/// Clip, cohort and learning rates from a round on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stage {
     /// Its first round.

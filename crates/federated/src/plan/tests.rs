@@ -1,4 +1,4 @@
-//! Every refusal of a plan, and the rules of PRIVACY.md that it keeps, by number.
+//! Tests: every refusal of a plan, and the rules of PRIVACY.md it enforces, by number.
 
 use device::learner::{Learner, language::LanguageLearner};
 use ledger::{Budget, DataSource, PublicData, Start};
@@ -92,7 +92,7 @@ fn the_accountant_judges_what_the_sampler_draws() {
     assert!(plan.epsilon(30).unwrap() < plan.epsilon(60).unwrap());
 }
 
-/// Who counts participations cannot go on with other users.
+/// Who counts participations cannot continue with other users.
 #[test]
 fn p6_limits_on_participation_are_known_as_such() {
     let counts = |set: &[&str]| plan(set).phases()[0].counts_participations();
@@ -109,7 +109,7 @@ fn p6_p7_what_a_tree_needs() {
     plan(&with(&[]));
     assert_eq!(refused(&with(&["participation.min_separation="])).0, "participation.min_separation");
     assert_eq!(refused(&with(&["participation.max_participations="])).0, "participation.max_participations");
-    // 200 users a round with 600 rounds between need 120,200.
+    // 200 users per round with 600 rounds between need 120,200.
     assert_eq!(refused(&with(&["rounds=2000", "participation.min_separation=600"])).0, "participation.min_separation");
     let (key, why) = refused(&with(&["rounds=1501"]));
     assert!(key == "participation.max_participations" && why.contains("1501 rounds"), "{key}: {why}");

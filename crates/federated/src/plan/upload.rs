@@ -1,4 +1,4 @@
-//! What leaves a device in each round, how many bytes that is, and what the run sends in all.
+//! What a device sends in each round, its size in bytes, and the traffic of the whole run.
 //!
 //! Bytes follow from the plan alone, so they tell nothing of what was typed (rule P26): cohorts are the declared ones, and every device
 //! of a round sends as much.
@@ -23,7 +23,7 @@ use crate::{
     numbers,
 };
 
-/// What leaves devices.
+/// The plan of what devices send.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UploadPlan {
     said: Option<Upload>,
@@ -33,7 +33,7 @@ pub struct UploadPlan {
     seed: u64,
 }
 
-/// What a run sends, as planned.
+/// The planned traffic of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sent {
@@ -46,7 +46,7 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// In a sentence.
+    /// Describes it in a sentence.
     #[must_use]
     pub fn words(&self) -> String {
         let Self { uploads, up_bytes, down_bytes } = *self;
@@ -56,7 +56,7 @@ impl Sent {
 }
 
 impl UploadPlan {
-    /// What the settings say, for a model of so many parameters.
+    /// The plan of the settings, for a model with this many parameters.
     #[must_use]
     pub const fn new(config: &Config, parameters: usize) -> Self {
         Self { said: config.upload, parameters, seed: config.seed }
@@ -116,7 +116,7 @@ impl UploadPlan {
         Some(some_of(self.parameters, share))
     }
 
-    /// What the devices of a round are told.
+    /// The upload task of a round's devices.
     #[must_use]
     pub fn task<'a>(&self, round: u64, mask: Option<&'a [u32]>, rests: &'a Rests) -> device::upload::Upload<'a> {
         let (momentum, local_clip) = match self.said {
@@ -185,7 +185,7 @@ impl Plan {
         self.upload.bytes(self.phase(round), round)
     }
 
-    /// What the rounds before this one send, as planned.
+    /// The planned traffic of the rounds before this one.
     ///
     /// # Errors
     /// Never for a plan that was made.

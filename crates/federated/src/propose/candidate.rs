@@ -1,4 +1,4 @@
-//! One way to meet a target: a mechanism, a report goal, and the noise that both need together.
+//! One candidate that meets a target: a mechanism, a report goal, and the noise they need together.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -23,7 +23,7 @@ const MARGIN: f64 = 1e-4;
 /// A way to meet the target.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Candidate {
-    /// Which noise.
+    /// The noise mechanism.
     pub mechanism: MechanismKind,
     /// m: the report goal, or with sampling the expected cohort.
     pub cohort: u64,

@@ -1,4 +1,4 @@
-//! What a target asks for: report goal, noise, limits on participation, timer and mechanism, by the recipes of the papers.
+//! Proposes settings for a target epsilon: report goal, noise, participation limits, timer and mechanism, by the recipes of the papers.
 //!
 //! Andrew et al. 2021, section 4: find by small experiments on public data which noise z a model bears at a small cohort m;
 //! then scale both by the same factor until the privacy target is met. Xu et al. 2023, section 2.5, do the same for DP-FTRL:
@@ -41,12 +41,12 @@ const VACUOUS: f64 = 100.0;
 /// Report goals of the trade-off, in steps of one, two and five; the largest is what the system can serve.
 const GOALS: usize = 8;
 
-/// What is asked for.
+/// The target of a proposal.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ask {
     /// The most that the run may cost.
     pub epsilon: Epsilon,
-    /// At this delta.
+    /// The delta of the target.
     pub delta: Delta,
     /// N: how many users there are, as declared.
     pub population: u64,
@@ -58,7 +58,7 @@ pub struct Ask {
     pub cohort: Option<u64>,
     /// This MinS, instead of the largest that the population allows.
     pub min_separation: Option<u64>,
-    /// At most this MaxP.
+    /// The largest MaxP allowed.
     pub max_participations: Option<u64>,
     /// z / m that a model bears, instead of the papers'; it is that of one mechanism.
     pub noise_ratio: Option<f64>,
@@ -138,7 +138,7 @@ pub enum ProposeError {
     /// Something that was asked cannot be had; what can is said.
     #[error("{field}: {problem}")]
     Refused {
-        /// What was asked.
+        /// The field that was refused.
         field: &'static str,
         /// Why not, and what instead.
         problem: String,
@@ -164,12 +164,12 @@ impl ProposeError {
     }
 }
 
-/// What is proposed, and what it was chosen from.
+/// A proposal, and the candidates it was chosen from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Proposal {
-    /// What was asked.
+    /// The target.
     pub asked: Ask,
-    /// What is proposed.
+    /// The chosen candidate.
     pub chosen: Candidate,
     /// Why it was chosen.
     pub reason: String,
@@ -180,7 +180,7 @@ pub struct Proposal {
     pub best: Vec<Candidate>,
     /// What the target needs, by mechanism and report goal.
     pub trade_off: Vec<Candidate>,
-    /// What should be known.
+    /// Warnings about the proposal.
     pub warnings: Vec<String>,
 }
 

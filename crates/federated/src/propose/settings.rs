@@ -1,4 +1,4 @@
-//! Settings of a proposal, and settings to begin with.
+//! The settings of a proposal, and settings to start from.
 
 use privacy::{Delta, Epsilon};
 

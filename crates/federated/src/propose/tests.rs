@@ -1,4 +1,4 @@
-//! Proposals against the papers, and what must hold of all of them.
+//! Tests of proposals: the papers' numbers, and properties that all proposals must have.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Who may enrol: a token of the operator's, or what a device's maker says of it; and how many in an hour.
+//! Who may enrol: by the operator's token or by attestation, with limits per hour.
 
 use std::{collections::HashMap, net::IpAddr};
 
@@ -19,11 +19,11 @@ pub trait Admission: Send {
     fn admits(&self, device: &DeviceKey, enrol: &Enrol) -> Result<(), String>;
 }
 
-/// Whoever knows the token.
+/// Admits devices that know the token.
 pub struct ByToken(Vec<u8>);
 
 impl ByToken {
-    /// With this token.
+    /// Admits devices with this token.
     #[must_use]
     pub const fn new(token: Vec<u8>) -> Self {
         Self(token)
@@ -53,7 +53,7 @@ impl Admission for Anybody {
 /// How many devices may enrol in an hour. Each can be one person's, so this bounds how fast somebody who holds the token can become many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EnrolmentLimits {
-    /// In all.
+    /// The limit for all addresses together.
     pub an_hour: u64,
     /// From one address, as the caller tells addresses apart. Those of this machine are not limited by address.
     pub an_hour_by_address: u64,
@@ -75,7 +75,7 @@ pub(super) const fn hour_of(now: u64) -> u64 {
     now / MS_OF_HOUR
 }
 
-/// What addresses are hidden with that must be counted again after a restart. It is kept apart from what is counted.
+/// The key that hides the addresses of enrolments, which are counted across restarts. It is stored apart from the counts.
 #[derive(Clone)]
 pub struct PlaceKey(Zeroizing<[u8; 32]>);
 
@@ -92,7 +92,7 @@ impl PlaceKey {
         Self(bytes)
     }
 
-    /// What an address is counted as in an hour; in another hour it is another.
+    /// The pseudonym under which an address is counted in an hour; it differs in other hours.
     #[must_use]
     pub fn place(&self, address: IpAddr, hour: u64) -> Place {
         let mut mac = Hmac::<Sha256>::new_from_slice(&*self.0).expect("HMAC takes keys of any length");
@@ -109,7 +109,7 @@ impl PlaceKey {
 pub(super) struct Full {
     /// When there is room again, in seconds.
     pub(super) after_s: u64,
-    /// For the device's log.
+    /// A text for the device's log.
     pub(super) words: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! The coordinator: what it says to devices, for all tasks of a server, without IO.
+//! The coordinator: answers the devices of all tasks of a server, without IO.
 //!
 //! The driver gives it requests, reports and the time, and calls [`Coordinator::flush`]: what was decided is made durable in one
 //! transaction, and only then are there answers to send. A driver that gathers many requests before it flushes has one transaction
@@ -38,7 +38,7 @@ use super::{
     store::{AttemptAt, EnrolledInHour, OpenAttempt, Standing, Store, StoreError, Write},
 };
 
-/// Who waits for an answer: a number of the driver's.
+/// Identifies a waiting request; assigned by the driver.
 pub type RequestId = u64;
 
 /// No answer is waited for longer than this, in milliseconds.
@@ -51,13 +51,13 @@ const LATE: &str = "the attempt needs no more reports, or its time is over";
 const CLOSED: &str = "the attempt no longer exists";
 const MS_OF_DAY: u64 = 24 * 60 * 60 * 1000;
 
-/// Why a coordinator cannot go on.
+/// Why a coordinator cannot continue.
 #[derive(Debug, Error)]
 pub enum CoordinatorError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// An attempt.
+    /// A desk failed.
     #[error(transparent)]
     Desk(#[from] DeskError),
     /// A task that is not there.
@@ -65,7 +65,7 @@ pub enum CoordinatorError {
     NoTask,
 }
 
-/// What a report is.
+/// A plain or masked report.
 #[derive(Debug)]
 pub enum Report {
     /// Integers whose bounds were checked.
@@ -99,7 +99,7 @@ pub struct Asking {
     pub population: u64,
 }
 
-/// What is expected of a report that is about to arrive.
+/// Requirements for a report that is about to arrive.
 #[derive(Debug, Clone)]
 pub struct Expected {
     /// The device's key.
@@ -138,8 +138,8 @@ struct Running {
     round_s: Option<f64>,
     /// Devices that were still at work when their attempt was over, until when: what becomes of them is counted.
     lingering: BTreeMap<Ticket, u64>,
-    /// Who was given the last attempt that is settled: those who took part, each with the round from which it may again. Whoever did
-    /// not hear that its part counts can still ask.
+    /// The devices of the last settled attempt: those that took part, each with the round from which it is eligible again. A device
+    /// that was not told that its report counts can still ask.
     settled: BTreeMap<Ticket, Option<u64>>,
 }
 
@@ -194,7 +194,7 @@ struct Waiting {
     rests: BTreeSet<TaskDigest>,
 }
 
-/// What it says to devices.
+/// Answers the devices of all tasks.
 pub struct Coordinator {
     store: Arc<dyn Store>,
     admission: Box<dyn Admission>,
@@ -280,7 +280,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// An attempt of a task was open when the server ended, and is opened again next: until then whoever was given it waits.
+    /// An attempt of a task was open when the server ended, and is opened again next: until then the devices assigned to it wait.
     ///
     /// # Errors
     /// When there is no such task, or the store cannot be read.
@@ -292,7 +292,7 @@ impl Coordinator {
     }
 
     /// Of a task, such as that of evaluations, devices are needed while an attempt is open and not between two of them. An attempt that
-    /// finds nobody is given up, so that whoever waits for it goes on.
+    /// finds nobody is given up, so that waiting devices can do something else.
     ///
     /// # Errors
     /// When there is no such task.
@@ -328,10 +328,10 @@ impl Coordinator {
         Ok(())
     }
 
-    /// What the operator wants of a task from now on. Whoever waits for nothing else is told when to come back.
+    /// Sets the operator's order for a task. Devices that wait for nothing else are told when to come back.
     ///
     /// # Errors
-    /// When there is no such task, or an attempt cannot go on.
+    /// When there is no such task, or an attempt cannot continue.
     pub fn order(&mut self, task: &TaskDigest, order: Order, now: u64) -> Result<(), CoordinatorError> {
         let running = self.tasks.get_mut(task).ok_or(CoordinatorError::NoTask)?;
         if running.only_while_open
@@ -350,7 +350,7 @@ impl Coordinator {
         self.advance(now)
     }
 
-    /// What was decided since the last time is made durable; what may be said now.
+    /// Makes all decisions since the last call durable, and returns the answers that may now be sent.
     ///
     /// # Errors
     /// When it is not known to be durable: nothing may be said, and the coordinator is of no more use.
@@ -512,7 +512,7 @@ impl Coordinator {
         }
     }
 
-    /// Whoever waited for an answer has left.
+    /// A device that waited for an answer has left.
     pub fn gave_up(&mut self, request: RequestId) {
         self.leaves(request);
         self.waiters.retain(|_, (waits, _)| *waits != request);
@@ -521,7 +521,7 @@ impl Coordinator {
     /// Time passes.
     ///
     /// # Errors
-    /// When an attempt cannot go on.
+    /// When an attempt cannot continue.
     pub fn tick(&mut self, now: u64) -> Result<(), CoordinatorError> {
         self.advance(now)?;
         self.select(now)?;
@@ -555,7 +555,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Whoever waits and can be told something is.
+    /// Answers all waiting devices that can be told something.
     fn tell_waiters(&mut self, now: u64) {
         let mut told = Vec::new();
         for (part @ (device, ticket), (request, _)) in &self.waiters {
@@ -581,7 +581,7 @@ impl Coordinator {
         desks.chain(lobby).chain(waiters).min().unwrap_or(now + 1_000).max(now)
     }
 
-    /// Opens an attempt. Where a crash interrupted it, it goes on from what was kept; what was kept of another one, whose end is in the
+    /// Opens an attempt. Where a crash interrupted it, it continues from what was kept; what was kept of another one, whose end is in the
     /// ledger, goes.
     ///
     /// # Errors
@@ -602,7 +602,7 @@ impl Coordinator {
         if let Some(leave_out) = &running.leave_out {
             running.left_out = left_out(&self.store.spoiled(&at.task, leave_out.after)?, leave_out);
         }
-        // A task begins when the first devices are given it: whoever enrols before that need not wait.
+        // A task begins when it is first assigned: devices that enrol before that need not wait.
         if at.round > 0 || desk.assigned().next().is_some() {
             running.round = Some(at.round);
         }
@@ -624,7 +624,7 @@ impl Coordinator {
         self.batch.push(Write::KeepModel { task, digest, packed });
     }
 
-    /// An attempt came to nothing by the doing of somebody who was given it: that counts for all of them. To be said before it is settled.
+    /// An attempt failed because of one of its devices: that counts for all of them. Call this before it is settled.
     pub fn spoiled(&mut self, at: &AttemptAt) {
         self.batch.push(Write::Spoiled(*at));
     }
@@ -656,7 +656,7 @@ impl Coordinator {
         self.tell_waiters(now);
     }
 
-    /// What is kept of the attempt of a task that is not settled.
+    /// The stored state of a task's unsettled attempt.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -676,12 +676,12 @@ impl Coordinator {
         self.tasks.values().filter_map(|running| running.desk.as_ref()).any(Desk::has_closed)
     }
 
-    /// What became of the attempt of a task that is open, once. To be asked after a flush.
+    /// The outcome of a task's open attempt, once. Call this after a flush.
     pub fn take_closed(&mut self, task: &TaskDigest) -> Option<Closed> {
         self.tasks.get_mut(task)?.desk.as_mut()?.take_closed()
     }
 
-    /// What became of an attempt is in the ledger: these took part in what was released; nobody where it failed.
+    /// Settles an attempt whose outcome is in the ledger: these devices took part in the release; none if it failed.
     ///
     /// # Errors
     /// When there is no such attempt.

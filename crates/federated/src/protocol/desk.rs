@@ -1,11 +1,11 @@
-//! One attempt at a round of one task, while it is open: who was given it, whose reports are in, what is still wanted.
+//! One open attempt at a round of a task: which devices were assigned, whose reports arrived, and how many are still wanted.
 //!
 //! ```text
 //! select -> devices work -> reports arrive -> merged (sealed, durable) -> the goal is reached: closed
 //! ```
 //!
 //! Devices are given the task as they are needed: at first as many as will do at the measured drop-out, later more where some have run
-//! out of time. Exactly the goal's reports are added; whoever comes after is late. A report counts once, however often it is sent.
+//! out of time. Exactly the goal's reports are added; later ones are refused as late. A report counts once, however often it is sent.
 //!
 //! What is added up lies in memory, and is merged into the store, sealed, with the list of whose it is, when at least
 //! [`LEAST_MERGED`] reports are new and [`MERGE_EVERY_MS`] or [`MERGE_AFTER`] of them have passed: fewer new reports would make two
@@ -46,7 +46,7 @@ pub const MERGE_EVERY_MS: u64 = 2_000;
 /// An attempt is given up when so many reporting windows have passed since its first assignment.
 const WINDOWS: u64 = 3;
 
-/// How long things take.
+/// The time limits of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Windows {
     /// Devices are waited for so long before fewer than wanted are taken, in milliseconds.
@@ -59,7 +59,7 @@ pub struct Windows {
     pub tick_ms: u32,
 }
 
-/// What an attempt is.
+/// The parameters of an attempt.
 #[derive(Debug)]
 pub struct Opening {
     /// The attempt.
@@ -68,9 +68,9 @@ pub struct Opening {
     pub step: u64,
     /// How many reports the sum is of.
     pub goal: u64,
-    /// Who may be given it.
+    /// The limits on participation.
     pub limits: ParticipationLimits,
-    /// How long it may take.
+    /// The time limits.
     pub windows: Windows,
     /// What devices are told of the task.
     pub task: Blob,
@@ -84,7 +84,7 @@ pub struct Opening {
     pub aggregation: Aggregation,
 }
 
-/// How reports are added up.
+/// How reports are aggregated.
 #[derive(Debug)]
 pub enum Aggregation {
     /// As they are, by a server that sees each.
@@ -93,18 +93,18 @@ pub enum Aggregation {
     Secure(Box<SecureDesk>),
 }
 
-/// What became of an attempt, before it is settled.
+/// The outcome of an attempt, before it is settled.
 #[derive(Debug)]
 pub enum Closed {
     /// The sum of the goal's reports.
     Sum(Sum, Vec<DeviceKey>),
     /// Secure aggregation has all that it needs to take the masks off, which takes a while.
     Masked(Box<super::secure::Unmasking>),
-    /// It came to nothing; these were given the task.
+    /// It failed; these devices were assigned the task.
     Failed(FailureReason, Vec<DeviceKey>),
 }
 
-/// How far a device is.
+/// The progress of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// It works, until then.
@@ -125,9 +125,9 @@ pub enum Progress {
 /// A device that was given the task.
 #[derive(Debug)]
 pub struct Place {
-    /// What it speaks with.
+    /// The device's ticket.
     pub ticket: Ticket,
-    /// How far it is.
+    /// The device's progress.
     pub progress: Progress,
     /// Whether anything of its input can have arrived: then it took part, whatever became of it.
     pub touched: bool,
@@ -151,7 +151,7 @@ impl Place {
 /// One attempt, while it is open.
 #[derive(Debug)]
 pub struct Desk {
-    /// What it is.
+    /// The parameters of the attempt.
     pub opening: Opening,
     places: BTreeMap<DeviceKey, Place>,
     tickets: BTreeMap<Ticket, DeviceKey>,
@@ -175,7 +175,7 @@ pub struct Desk {
     over: bool,
 }
 
-/// Why a desk cannot go on.
+/// Why a desk cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum DeskError {
     /// The sum that was kept does not open, or a report does not fit.
@@ -189,7 +189,7 @@ pub enum DeskError {
     Secure(#[from] secagg::server::RoundFailure),
 }
 
-/// What became of a report.
+/// The outcome of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     /// It is in the sum.
@@ -201,7 +201,7 @@ pub enum Taken {
 }
 
 impl Desk {
-    /// Opens an attempt; where a crash interrupted it, it goes on from what was kept.
+    /// Opens an attempt; where a crash interrupted it, it continues from what was kept.
     ///
     /// # Errors
     /// When the sum that was kept does not open, or is not of those who are said to be in it.
@@ -256,7 +256,7 @@ impl Desk {
         self.opening.model.digest.as_slice().try_into().unwrap_or_default()
     }
 
-    /// Whose ticket it is.
+    /// The device that the ticket belongs to.
     #[must_use]
     pub fn device(&self, ticket: &Ticket) -> Option<DeviceKey> {
         self.tickets.get(ticket).copied()
@@ -273,7 +273,7 @@ impl Desk {
         self.places.keys()
     }
 
-    /// How many they are.
+    /// The number of assigned devices.
     #[must_use]
     pub fn places(&self) -> u64 {
         self.places.len() as u64
@@ -291,7 +291,7 @@ impl Desk {
         self.closed.is_some()
     }
 
-    /// What became of it, once.
+    /// The outcome of the attempt, once.
     pub fn take_closed(&mut self) -> Option<Closed> {
         self.closed.take()
     }
@@ -360,7 +360,7 @@ impl Desk {
         Ok(Write::Assign { at: self.opening.at, devices: devices.to_vec() })
     }
 
-    /// Something of a device's report is about to arrive. Says whether it is wanted.
+    /// A part of a device's report is about to arrive. Returns whether it is wanted.
     pub fn begins(&mut self, device: &DeviceKey, now: u64) -> bool {
         let over = self.over;
         let Some(place) = self.places.get_mut(device) else { return false };
@@ -391,7 +391,7 @@ impl Desk {
         }
     }
 
-    /// What a device sent is no report, or breaks its bounds: nothing more is taken of it, and it counts as one whose time is over.
+    /// A device sent a malformed report, or one that breaks its bounds: nothing more is accepted from it, and it counts as timed out.
     pub fn drop_out(&mut self, device: &DeviceKey) {
         if let Some(place) = self.places.get_mut(device)
             && matches!(place.progress, Progress::Working { .. })
@@ -435,7 +435,7 @@ impl Desk {
             && let Some(sum) = self.sum.take()
         {
             let devices = self.in_sum();
-            // Whoever is in it twice, or is not on the list, moves the model farther than is paid for.
+            // A device that is in it twice, or not on the list, would move the model farther than is accounted for.
             if !sum.is_of(devices.len() as u64) {
                 return self.fail(FailureReason::Interrupted);
             }
@@ -450,7 +450,7 @@ impl Desk {
         self.places.iter().filter(|(_, place)| is_in(place)).map(|(device, _)| *device).collect()
     }
 
-    /// It comes to nothing.
+    /// The attempt fails.
     pub fn fail(&mut self, reason: FailureReason) {
         if !self.over {
             (self.over, self.sum) = (true, None);
@@ -458,7 +458,7 @@ impl Desk {
         }
     }
 
-    /// Time passes: whoever is too late is, and an attempt that got nowhere is given up.
+    /// Time passes: devices that are too late time out, and an attempt without progress is given up.
     pub fn tick(&mut self, now: u64) {
         if self.over {
             return;
@@ -495,7 +495,7 @@ impl Desk {
         }
     }
 
-    /// An attempt that nobody could be given is given up after as long as one that came to nothing.
+    /// An attempt without any device is given up after the same time as a failed one.
     pub fn give_up_waiting(&mut self, now: u64) {
         if self.assigned_at.is_none() && now > self.opened_at + WINDOWS * self.opening.windows.report_ms {
             self.fail(FailureReason::BelowGoal);
@@ -529,7 +529,7 @@ impl Desk {
         Some(secure.receive(device, message))
     }
 
-    /// What is to be kept of the sum now, and whose reports are new in it.
+    /// The write that stores the sum now, with the devices whose reports are new in it.
     ///
     /// # Errors
     /// When the operating system has no randomness to give.
@@ -556,7 +556,7 @@ impl Desk {
         if self.fresh.len() >= LEAST_MERGED { (self.merged_at + MERGE_EVERY_MS).min(soon) } else { soon }
     }
 
-    /// What became of the devices: how many reported, in time or late, how many ran out of time or dropped out.
+    /// The numbers of devices that reported, in time or late, and that timed out or dropped out.
     #[must_use]
     pub fn seen(&self) -> (u64, u64) {
         match &self.opening.aggregation {
@@ -565,7 +565,7 @@ impl Desk {
         }
     }
 
-    /// Who is still at work, by their tickets, and until when. Of a secure aggregation all that happens is known.
+    /// The tickets of devices that are still at work, and until when. None in secure aggregation, where every outcome is known.
     pub fn at_work(&self) -> impl Iterator<Item = (Ticket, u64)> + '_ {
         let plain = matches!(self.opening.aggregation, Aggregation::Plain(_));
         self.places.values().filter_map(move |place| match place.progress {

@@ -1,4 +1,4 @@
-//! Who is not asked any more for secure rounds: devices that were in many attempts that were spoiled.
+//! Which devices are no longer asked for secure rounds because they were in many spoiled attempts.
 //!
 //! The rule is that of simulated users ([`crate::cohort::left_out`], which says why): by participation alone, at most a tenth of the
 //! declared population, those with the most spoiled attempts first. Between equals an order decides that follows from a secret of the

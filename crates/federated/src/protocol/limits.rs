@@ -1,4 +1,4 @@
-//! How often a device may take part, enforced (rules P6, P18 and P24).
+//! Enforces how often a device may take part (rules P6, P18 and P24).
 
 use privacy::Participation;
 use thiserror::Error;
@@ -12,7 +12,7 @@ use super::store::Standing;
 )]
 pub struct NotEnforceable;
 
-/// How often and how close together.
+/// Limits on how often and how close together a device takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParticipationLimits {
     /// b: the least difference between two rounds of a device.
@@ -48,13 +48,13 @@ impl ParticipationLimits {
         of_a_round.saturating_mul(self.distance)
     }
 
-    /// The first round that whoever takes part in one may be given next.
+    /// The first round for which a device that takes part in one is eligible again.
     #[must_use]
     pub const fn after(&self, round: u64) -> u64 {
         round.saturating_add(self.distance)
     }
 
-    /// The first round that it may be given, as far as the separation goes: a key that was enrolled in the midst of a task waits as if it
+    /// The first round that it may be given, as far as the separation goes: a key that was enrolled during a task waits as if it
     /// had taken part when it came, for its device may have, under another key.
     #[must_use]
     pub fn from(&self, standing: &Standing) -> u64 {

@@ -1,4 +1,4 @@
-//! The coordinator's side of the protocol with devices, without IO: who is asked, what is taken, what is kept (`docs/PROTOCOL.md`).
+//! The server side of the device protocol, without IO: which devices are asked, what is accepted, what is stored (`docs/PROTOCOL.md`).
 //!
 //! Inputs and the time go in, writes and answers come out, and no answer leaves before the writes that it speaks of are durable.
 //! The server puts the network around it, and the tests a simulated one.

@@ -1,20 +1,20 @@
-//! What the operator of a server wants of a task: that it runs, rests, or ends.
+//! The operator's order for a task: run, pause or stop.
 //!
-//! A pause takes nothing from anybody: an attempt that devices were given goes on to its end, with other devices where time runs out for
+//! A pause takes nothing from anybody: an attempt that devices were given continues to its end, with other devices where time runs out for
 //! some, since their participations are used up either way (rule P24). Nothing after it begins. A stop gives such an attempt up: it is
-//! recorded as failed, and whoever was given it took part.
+//! recorded as failed, and the devices assigned to it took part.
 
 use serde::{Deserialize, Serialize};
 
-/// What is wanted of a task.
+/// The operator's order for a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// That it runs.
+    /// The task runs.
     #[default]
     Run,
-    /// That nobody is asked any more once the attempt that devices have is over.
+    /// No new device is asked once the current attempt has ended.
     Pause,
-    /// That it ends now, for good.
+    /// The task ends now, permanently.
     Stop,
 }

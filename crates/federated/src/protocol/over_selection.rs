@@ -1,4 +1,4 @@
-//! How many devices are given a task, so that enough of them report (Bonawitz et al. 2019, section 9; Xu et al. 2023, section 2.2).
+//! Over-selection: how many devices to assign so that enough report (Bonawitz et al. 2019, section 9; Xu et al. 2023, section 2.2).
 //!
 //! Before anything is measured, 130 % of the goal. After that as many as reach the goal in all but one of 30,000 rounds at the
 //! measured drop-out: n with n (1 - d) - 4 sqrt(n d (1 - d)) at least the goal. What is measured fades, so that another drop-out is
@@ -18,7 +18,7 @@ const MOST_DROPPED: f64 = 0.7;
 /// Devices whose fate must be known before the measured rate is taken.
 const ENOUGH: f64 = 20.0;
 
-/// What became of devices that were given tasks.
+/// Statistics of assigned devices: how many reported and how many dropped out.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct OverSelection {
     reported: f64,
@@ -26,7 +26,7 @@ pub struct OverSelection {
 }
 
 impl OverSelection {
-    /// What became of devices: those who reported, in time or late, and those whose time ran out.
+    /// Counts devices that reported, in time or late, and devices that timed out.
     pub fn saw(&mut self, reported: u64, dropped: u64) {
         self.reported += reported as f64;
         self.dropped += dropped as f64;

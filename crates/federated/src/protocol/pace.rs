@@ -1,4 +1,4 @@
-//! Pace steering: when a device that is not needed now is to come back (Bonawitz et al. 2019, section 2.3).
+//! Pace steering: when a device that is not needed now should come back (Bonawitz et al. 2019, section 2.3).
 //!
 //! A small population is called often, so that it is there together when a round needs it. A large one is spread, so that no more
 //! check in a second than the server takes: each device comes back after a time drawn evenly around the mean, which keeps
@@ -9,7 +9,7 @@ const TOGETHER_S: f64 = 5.0;
 /// And no more than so many check-ins a second for that.
 const MOST_TOGETHER: f64 = 2_000.0;
 
-/// How often devices are to check in.
+/// How often devices should check in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pace {
     /// Check-ins a second that the server takes, of all devices together; more where rounds want so many devices at once that they would
@@ -50,7 +50,7 @@ impl Pace {
     }
 }
 
-/// What there is to call, and what for.
+/// The demand for devices.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calls {
     /// Devices that are enrolled.

@@ -1,8 +1,8 @@
-//! Secure aggregation in one attempt: which message each device is to get next, and when a phase is over.
+//! Secure aggregation in one attempt: the next message for each device, and the end of each phase.
 //!
 //! The protocol is that of the crate `secagg` (`docs/SECAGG.md`); here is what a network adds to it: devices ask what comes next, answer
 //! in their own time, say things twice, and vanish. A phase ends when everybody has answered or its time is over and those
-//! who have suffice; then whoever has not answered has dropped out.
+//! who have suffice; then devices that have not answered have dropped out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,11 +40,11 @@ pub struct SecureDesk {
     until: u64,
     /// Since when enough inputs are there for a sum: the others have the time of an answer from then on.
     enough_since: Option<u64>,
-    /// Whose inputs arrived.
+    /// The number of inputs that arrived.
     inputs: u64,
 }
 
-/// Where it stands.
+/// The phase of the secure aggregation.
 enum Phase {
     Before,
     Keys(CollectKeys),
@@ -75,7 +75,7 @@ impl std::fmt::Debug for SecureDesk {
     }
 }
 
-/// What is left to do once all answers are there: to take the masks off.
+/// The remaining work once all answers have arrived: removing the masks.
 #[derive(Debug)]
 pub struct Unmasking {
     server: CollectUnmask,
@@ -111,12 +111,12 @@ impl Unmasking {
     }
 }
 
-/// What a device is to hear.
+/// The answer to a device in secure aggregation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hears {
     /// A message.
     Message(Vec<u8>),
-    /// Nothing yet.
+    /// No message yet.
     Nothing,
     /// It has dropped out, or has done all that it can.
     NoMore,
@@ -280,7 +280,7 @@ impl SecureDesk {
         self.answered.len() >= expected || enough || now > self.until
     }
 
-    /// Ends the phase. Whoever has not answered has dropped out.
+    /// Ends the phase. Devices that have not answered have dropped out.
     fn advance(&mut self) -> Result<Advanced, RoundFailure> {
         Ok(match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Before | Phase::Over => Advanced::To(Phase::Over),
@@ -306,6 +306,6 @@ impl SecureDesk {
 enum Advanced {
     /// Another one.
     To(Phase),
-    /// All answers are there.
+    /// All answers have arrived.
     Complete(CollectUnmask),
 }

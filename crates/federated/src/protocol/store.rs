@@ -1,4 +1,4 @@
-//! What a coordinator must still know after a crash: who is enrolled, who took part in what, the attempt that is open.
+//! What a coordinator must remember after a crash: enrolled devices, participations, the open attempt.
 //!
 //! A coordinator decides, and a store keeps. Writes come in batches; a batch is one transaction, there whole or not at all, and durable
 //! when [`Store::commit`] returns. What would break an invariant is refused by the store too, whatever the coordinator thinks: a
@@ -24,7 +24,7 @@ pub struct AttemptAt {
     pub attempt: u32,
 }
 
-/// Where a device stands in a task.
+/// The state of a device in a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Standing {
     /// The last round that devices had been given when its key was enrolled; none where it was there before the task began
@@ -35,7 +35,7 @@ pub struct Standing {
     /// In how many rounds it took part, as far as anybody can know: counted when it is given the task, taken back when the
     /// attempt is settled and nothing of it had arrived.
     pub participations: u64,
-    /// How many attempts that it was given came to nothing because somebody sent something else than was agreed, or vanished
+    /// How many attempts it was assigned to failed because some device sent something other than agreed, or vanished
     /// ([`Write::Spoiled`]).
     pub spoiled: u64,
 }
@@ -57,10 +57,10 @@ pub struct OpenAttempt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(pub [u8; 16]);
 
-/// How many devices enrolled in one hour.
+/// The number of enrolments in one hour.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EnrolledInHour {
-    /// In all.
+    /// The count for all addresses together.
     pub all: u64,
     /// From each address that is known, in the order of their digests.
     pub by_place: Vec<(Place, u64)>,
@@ -88,14 +88,14 @@ pub enum Write {
     Open(AttemptAt),
     /// Devices are about to be given the task. Each joins, and counts as taking part.
     Assign {
-        /// In which attempt.
+        /// The attempt.
         at: AttemptAt,
         /// The devices' keys.
         devices: Vec<DeviceKey>,
     },
     /// A sum takes the place of the one before it, with more reports in it.
     Merge {
-        /// Of which attempt.
+        /// The attempt.
         at: AttemptAt,
         /// The sum of all reports so far, sealed.
         sealed: Vec<u8>,
@@ -118,18 +118,18 @@ pub enum Write {
     },
     /// Keeps the model that devices of a task are given, as [`Write::KeepBlob`] does. The one before it goes, unless another task gives it.
     KeepModel {
-        /// Of which task.
+        /// The task.
         task: TaskDigest,
         /// SHA-256 of its parameters.
         digest: [u8; 32],
         /// gzip.
         packed: Vec<u8>,
     },
-    /// An attempt came to nothing by the doing of somebody who was given it, and nobody knows of whom: it counts for all of them.
+    /// An attempt failed because of one of its devices, and it is not known which: it counts for all of them.
     Spoiled(AttemptAt),
-    /// A task is over for good: what is known of devices in it goes, with what they were given. The devices stay, for other tasks.
+    /// A task has ended permanently: what is known of devices in it is deleted, with their assignments. The devices stay, for other tasks.
     Forget {
-        /// The task's name.
+        /// The task.
         task: TaskDigest,
     },
 }

@@ -1,4 +1,4 @@
-//! Tickets: what everything that follows an assignment is said with.
+//! Tickets: identify a participation in all messages after its assignment.
 //!
 //! A ticket is a MAC over device, task, round, attempt and model under the key of the round, so it is bound to all of them, cannot be
 //! guessed, and needs no record: after a restart the same ones hold.

@@ -1,13 +1,13 @@
-//! Attempts at a round: who is asked, what becomes of one that fails, and what of one in whose midst the program ended.
+//! Attempts at a round: who is asked, and what happens after a failure or a crash.
 //!
 //! A device gives one input for a step, ever (rule P24): two sums over almost the same devices differ by somebody's input. So after
 //! a restart the same attempt is asked for again ([`At::again`]): the fleet takes it up where it stood, or answers that it was
 //! interrupted. An attempt that is not recorded as released has failed, and nobody who was asked for it is asked for that step
 //! again. What follows depends on how users come to take part:
 //!
-//! - sampled ([`privacy::Participation::is_sampled`]): the step is passed over. Asking others would be another sampling than the
+//! - sampled ([`privacy::Participation::is_sampled`]): the step is skipped. Asking others would be another sampling than the
 //!   one that is accounted for. The model stays as it is, the step's noise is never drawn, and the whole plan is counted, as if
-//!   the step had been released. Whoever was asked is not there until the model changes (the simulated fleet's `roster` says why).
+//!   the step had been released. Users who were asked are absent until the model changes (the simulated fleet's `roster` says why).
 //!   (Correlated noise needs every step; it is refused with sampling, so there is none to pass over.)
 //! - by themselves: the step is attempted again with the next devices of the queue ([`crate::cohort::queue`]). A failed attempt is a
 //!   participation of everybody who was asked. So the limits that the guarantee is computed from hold for all inputs that ever
@@ -33,11 +33,11 @@ use crate::{
 pub const MOST_FAILED_ATTEMPTS: usize = 5;
 
 /// Interruptions in a row after which the run stops: of attempts at one step where it is attempted again, of one step after the
-/// other where steps are passed over. A machine that does not get through a round would otherwise use up everybody's
+/// other where steps are skipped. A machine that does not get through a round would otherwise use up everybody's
 /// participations, or pass over a whole plan and end as if all were well.
 pub const MOST_INTERRUPTIONS: usize = 10;
 
-/// An attempt that came to nothing.
+/// A failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failed {
     /// Rounds that were done before: it was an attempt at the next one.
@@ -46,7 +46,7 @@ pub struct Failed {
     pub attempt: u32,
     /// The reason.
     pub reason: FailureReason,
-    /// Whether the round is passed over; otherwise it is attempted again, with other users.
+    /// Whether the round is skipped; otherwise it is attempted again, with other users.
     pub passed_over: bool,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn rounds<S: LedgerStore>(ledger: &Ledger<S>) -> impl Iterator<Item =
     ledger.plan().phases.iter().filter(|phase| ![BEFORE, EVALUATION].contains(&phase.stream.as_str()))
 }
 
-/// How many rounds are over: released, or passed over because they failed.
+/// How many rounds are over: released, or skipped because they failed.
 pub(crate) fn settled_rounds<S: LedgerStore>(ledger: &Ledger<S>) -> u64 {
     let released = ledger.releases();
     let of_phase = |phase: &ledger::Phase| {
@@ -119,14 +119,14 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         Ok(failures.last().map_or(0, |last| last.attempt + 1))
     }
 
-    /// The attempt at the next round in whose midst the program ended, if there is one.
+    /// The attempt at the next round during which the program ended, if there is one.
     pub(super) fn interrupted(&self) -> Result<Option<u32>, RoundError> {
         let (phase, step) = self.place();
         let begun = self.ledger.interrupted()?;
         Ok(begun.filter(|begun| begun.stream == phase.stream && begun.step == step).map(|begun| begun.attempt))
     }
 
-    /// Records an attempt in whose midst the program ended, where nobody will ask for it again: whoever was asked may have sent an
+    /// Records an attempt during which the program ended, if it will not be asked for again: those who were asked may have sent an
     /// input.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         self.fail(at, FailureReason::Interrupted, None, None, time).map(Some)
     }
 
-    /// How many attempts were interrupted since the last one that came to its end, at this round or at those that were passed over
+    /// How many attempts were interrupted since the last one that came to its end, at this round or at those that were skipped
     /// before it.
     fn interrupted_in_a_row(&self) -> usize {
         let round = self.state.round;

@@ -1,5 +1,4 @@
-//! Evaluations by devices: between two rounds the fleet is asked for the sum of what devices count of the model, which is noised, recorded
-//! and read as metrics.
+//! Evaluations by devices: between two rounds the fleet sums what devices count; the sum is noised, recorded and read as metrics.
 //!
 //! ```text
 //! round 10 recorded -> fleet (who takes part, predict, count, clip, encode, sum) -> release -> record -> metrics -> round 11
@@ -7,10 +6,10 @@
 //!
 //! An evaluation is a release like a round's, in a stream of its own: with its own participation, noise and keys, and the next round
 //! waits for it. Nothing of the model depends on it. Where it stands follows from the ledger alone: the evaluation of a model has
-//! its entry between the round that made the model and the round that follows. So after a crash it is gone on with, or was done.
+//! its entry between the round that made the model and the round that follows. So after a crash it is continued, or was done.
 //!
 //! An attempt that fails is recorded, and others are asked, [`MOST_ATTEMPTS`] times in all; then the evaluation is left out and the
-//! run goes on: a model that nobody measured is no worse. Its step is taken by the next one, whose attempts go on counting, so nobody
+//! run continues: a model that nobody measured is no worse. Its step is taken by the next one, whose attempts keep counting, so nobody
 //! who was asked for it is asked again before the separation is over (rules P6, P18 and P24). Then the whole plan is what holds,
 //! for not all of it was released.
 
@@ -30,20 +29,20 @@ use crate::{
 /// Attempts at one evaluation that may fail before it is left out.
 pub const MOST_ATTEMPTS: usize = 3;
 
-/// What is to be done about an evaluation by devices, now.
+/// Whether an evaluation by devices is due now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// Nothing.
+    /// No evaluation is due.
     No,
     /// The model is to be measured; this is the step.
     Step(u64),
     /// It was measured, at this step.
     Done(u64),
-    /// It came to nothing, as often as it may.
+    /// It failed as often as it may.
     LeftOut,
 }
 
-/// What became of an attempt at an evaluation.
+/// The outcome of an attempt at an evaluation.
 #[derive(Debug)]
 pub enum Evaluated {
     /// It was released and recorded, at this step.
@@ -54,7 +53,7 @@ pub enum Evaluated {
     OutOfBudget(LedgerError),
 }
 
-/// An attempt at an evaluation that came to nothing.
+/// A failed attempt at an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailedEvaluation {
     /// Rounds of the model that was to be measured.
@@ -86,7 +85,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             return Due::Done(step);
         }
         let next = self.next_evaluation();
-        // The rounds went on, or nothing may be released any more.
+        // The rounds continued, or nothing may be released any more.
         if self.is_recorded(rounds) || self.ledger.is_closed() || next >= evaluations.phase.rounds {
             return Due::LeftOut;
         }
@@ -203,7 +202,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         Ok(At { stream: EVALUATION, step, round: step, attempt, again })
     }
 
-    /// The step and the attempt of an evaluation in whose midst the program ended, if there is one.
+    /// The step and the attempt of an evaluation during which the program ended, if there is one.
     fn interrupted_evaluation(&self) -> Result<Option<(u64, u32)>, RoundError> {
         let begun = self.ledger.interrupted()?.filter(|begun| begun.stream == EVALUATION);
         Ok(begun.map(|begun| (begun.step, begun.attempt)))
@@ -246,7 +245,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         Ok(fleet.attempt(&task)?)
     }
 
-    /// Records an evaluation in whose midst the program ended, where nobody will ask for it again: whoever was asked may have sent
+    /// Records an evaluation during which the program ended, if it will not be asked for again: those who were asked may have sent
     /// counts.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
-//! What a run began with, so that it goes on with that and nothing else (rule P21).
+//! Remembers the data and settings of a run, so that it can only be resumed with the same (rule P21).
 //!
 //! A release from other data than its ledger speaks of, or by other settings than its plan was checked with, is not the one
 //! that is accounted for. So a run keeps, in `secret/`, keyed digests of its settings, of its store and of its first
-//! parameters, and compares them when it goes on. The digests are keyed because a plain one would tell whoever has a guess
+//! parameters, and compares them when it continues. The digests are keyed because a plain one would tell anyone with a guess
 //! of somebody's text whether it is right. The settings stand there as text too, to say what changed.
 
 use corpus::store::Store;
@@ -29,7 +29,7 @@ pub(super) struct Beginning {
     /// Of the run's noise key, from which the order of arrivals follows; none where the noise is simulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     noise_key: Option<Digest>,
-    /// Of the store; none where the text is made up, which the settings describe whole.
+    /// Of the store; none if the text is synthetic, which the settings describe whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<StoreDigests>,
     /// Of what devices rehearse; none where they do not.
@@ -43,11 +43,11 @@ pub(super) struct Beginning {
 struct StoreDigests {
     /// Who is in it, in order.
     users: Digest,
-    /// All of it.
+    /// The digest of the whole store.
     content: Digest,
 }
 
-/// What is not as it was.
+/// What has changed since the run began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Changed {
     Nothing,
@@ -89,7 +89,7 @@ impl Beginning {
         Ok(secrets.beginning()?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    /// Compares what a run goes on with; settings and start may not change at all.
+    /// Compares what a run continues with; settings and start may not change at all.
     pub(super) fn compare(&self, key: &PseudonymKey, now: &Self, config: &Config) -> Result<Changed, RunError> {
         if self.settings_digest != key.digest("settings", [self.settings.as_bytes()]) {
             let changes = vec!["the record of them in secret/ was changed too".to_owned()];

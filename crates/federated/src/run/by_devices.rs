@@ -1,4 +1,4 @@
-//! What a run does about evaluations by devices: they are asked between rounds, and what they say stands in the line of metrics.
+//! Evaluations by devices in a run: requested between rounds, with results in the line of metrics.
 
 use ledger::{Ledger, LedgerStore};
 

@@ -1,5 +1,5 @@
-//! A run driven from where it stands to its end, or until somebody wants to stop: what `keyhush train`, sweeps and experiments do,
-//! each with an [`Observer`] that shows it as it likes.
+//! Drives a run to its end or until it is stopped: shared by `keyhush train`, sweeps and experiments, each with its own [`Observer`] for
+//! progress.
 
 use std::path::Path;
 
@@ -14,18 +14,18 @@ use crate::{
     round::Done,
 };
 
-/// How a run is taken up.
+/// How a run is started or resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way<'a> {
-    /// From its first round.
+    /// Starts a new run.
     Begin,
-    /// From where it stands.
+    /// Resumes an existing run.
     Resume,
     /// After the store has changed, for this reason.
     ResumeWithChangedData(&'a str),
 }
 
-/// What becomes of the ledger when all rounds are done.
+/// What happens to the ledger when all rounds are done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// It is closed.
@@ -34,39 +34,39 @@ pub enum After {
     Choose,
 }
 
-/// What a run is driven with.
+/// Everything needed to drive a run.
 #[derive(Clone, Copy)]
 pub struct Course<'a> {
     /// Its plan.
     pub plan: &'a Plan,
-    /// What it reads.
+    /// The opened data and models.
     pub opened: &'a Opened,
-    /// Where it lives.
+    /// The run's folder.
     pub folder: &'a Path,
-    /// How it is taken up.
+    /// How the run is started or resumed.
     pub way: Way<'a>,
     /// What becomes of its ledger.
     pub after: After,
 }
 
-/// Where a run that was driven stands.
+/// The state of a driven run.
 #[derive(Debug)]
 pub enum Driven {
-    /// At its end.
+    /// The run has ended.
     Over(Box<Ending>),
-    /// Somebody wanted to stop: it can go on, and nothing is lost.
+    /// Somebody wanted to stop: it can continue, and nothing is lost.
     Stopped {
         /// After so many rounds.
         round: u64,
     },
 }
 
-/// Who watches a run as it is driven.
+/// Watches a run as it is driven.
 pub trait Observer {
-    /// Why something cannot be shown, or the run not go on.
+    /// Why something cannot be shown, or the run not continue.
     type Error: From<RunError>;
 
-    /// It is about to go on from where it stands.
+    /// It is about to continue from where it stands.
     ///
     /// # Errors
     /// When it cannot be shown.
@@ -89,7 +89,7 @@ pub trait Observer {
 }
 
 impl Course<'_> {
-    /// The same machine, prepared for the plan; where the run goes on, with as many users at a time as it had before: its results depend
+    /// The same machine, prepared for the plan; where the run continues, with as many users at a time as it had before: its results depend
     /// on it, and a card may have room for more.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl Course<'_> {
         Ok(means)
     }
 
-    /// Begins the run, or goes on with it.
+    /// Begins the run, or continues with it.
     ///
     /// # Errors
     /// As [`Run::begin`] and [`Run::resume`].

@@ -1,4 +1,4 @@
-//! What a run leaves behind: the model and the statement.
+//! Ends a run: writes the model and the statement.
 
 use device::learner::Part;
 use ledger::{
@@ -23,7 +23,7 @@ use crate::{
     round::attempts::settled_rounds,
 };
 
-/// What a run came to, for people and programs.
+/// The result of a run, for people and programs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Ending {
     /// Its folder.
@@ -69,7 +69,7 @@ impl<H: Home + Records> Run<'_, H> {
         self.ending(&write_statement(&self.home, self.ledger())?)
     }
 
-    /// Ends the run for good: the last evaluation, the ledger closed and what its noise was drawn from destroyed, the
+    /// Ends the run permanently: the last evaluation, the ledger closed and what its noise was drawn from destroyed, the
     /// statement, then the model.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl<H: Home + Records> Run<'_, H> {
         Weights::Learned(Learned { config, values })
     }
 
-    /// Records an attempt in whose midst the program ended, now that nobody asks for it again.
+    /// Records an attempt during which the program ended, now that nobody asks for it again.
     fn abandon(&mut self) -> Result<(), RunError> {
         let time = self.time();
         if let Some(failed) = self.rounds.abandon_evaluation(time)? {
@@ -220,7 +220,7 @@ fn price_of(epsilon: Epsilon, rho: Option<Rho>, epsilon_if_secret: Option<Epsilo
     }
 }
 
-/// What the statement of a run says; none where there is none yet, and for a run of a sweep that is not decided.
+/// The epsilon in a run's statement; none if there is no statement yet, or for a run of an unfinished sweep.
 #[must_use]
 pub fn stated(home: &(impl Home + Records)) -> Option<Price> {
     if is_undecided(home).unwrap_or(true) {

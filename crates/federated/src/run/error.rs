@@ -1,4 +1,4 @@
-//! Why a run cannot begin, go on or end: what is wrong, and what to do.
+//! Why a run cannot start, resume or end, and what to do.
 
 use ledger::LedgerError;
 use privacy::audit::AuditError;
@@ -14,7 +14,7 @@ use crate::{
 };
 use durable::files::FileError;
 
-/// Why a run cannot go on.
+/// Why a run cannot continue.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// The text is not here.
@@ -46,19 +46,19 @@ pub enum RunError {
     /// A head beside the ledger that is not its own.
     #[error(transparent)]
     Heads(Box<HeadsError>),
-    /// What canaries show.
+    /// The audit with canaries failed.
     #[error(transparent)]
     Audit(#[from] AuditError),
     /// A round.
     #[error(transparent)]
     Round(Box<RoundError>),
-    /// An evaluation.
+    /// An evaluation failed.
     #[error(transparent)]
     Evaluate(#[from] EngineError),
     /// A learner whose numbers have no place in the files of a run.
     #[error("the metrics of the learner {learner:?} are not in the registry")]
     NotMeasured {
-        /// As settings name it.
+        /// The learner's name in settings.
         learner: &'static str,
     },
     /// There is a run already.
@@ -96,7 +96,7 @@ pub enum RunError {
     OtherArithmetic {
         /// With what it was computed.
         theirs: String,
-        /// With what it would be.
+        /// The arithmetic of this program.
         ours: String,
     },
     /// The settings of the folder are not those of its ledger.
@@ -113,7 +113,7 @@ pub enum RunError {
         changes.join("; ")
     )]
     SettingsChanged {
-        /// What changed.
+        /// The changed keys.
         changes: Vec<String>,
     },
     /// The key by which a run recognises its data is gone, and the run is not closed.

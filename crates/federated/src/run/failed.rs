@@ -1,4 +1,4 @@
-//! What a run does and says when an attempt at a round came to nothing.
+//! Records and reports failed attempts at a round.
 
 use ledger::{Failure, Ledger, LedgerStore};
 
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl<H: Home + Records> Run<'_, H> {
-    /// Goes on after an attempt that failed, which is recorded. A round that is passed over is followed by the evaluation and the
+    /// Continues after an attempt that failed, which is recorded. A round that is skipped is followed by the evaluation and the
     /// checkpoint that are due after it, as one that was done.
     pub(super) fn after_failed(&mut self, failed: Failed) -> Result<Step, RunError> {
         let metrics = if failed.passed_over { self.evaluate_if_due()? } else { None };
@@ -20,14 +20,14 @@ impl<H: Home + Records> Run<'_, H> {
         Ok(Step { failed: Some(failed), ..self.stands(metrics) })
     }
 
-    /// The attempts that came to nothing, in order, as the ledger has them.
+    /// The failed attempts, in order, as the ledger has them.
     #[must_use]
     pub fn failed(&self) -> Vec<Failed> {
         failed_attempts(self.ledger())
     }
 }
 
-/// The attempts that came to nothing, in order, as a ledger has them.
+/// The failed attempts, in order, as a ledger has them.
 pub(super) fn failed_attempts<S: LedgerStore>(ledger: &Ledger<S>) -> Vec<Failed> {
     let mut all = Vec::new();
     let mut first = 0;

@@ -1,4 +1,4 @@
-//! What a run has left, read back: all that a page shows, of a run that is over, going on or was killed.
+//! Reads what a run has stored, whether it is finished, in progress or was killed: everything a page shows.
 //!
 //! Nothing is asked of the data, the model or the keys, so a page can be made again at any time, by anyone who has the files.
 
@@ -51,7 +51,7 @@ pub struct Kept {
     pub rounds: u64,
     /// Why it is over, where it is closed.
     pub ended: Option<Over>,
-    /// Attempts at its rounds that came to nothing.
+    /// Failed attempts at its rounds.
     pub failed: Vec<Failed>,
     /// What its ledger states now.
     pub statement: Statement,
@@ -61,7 +61,7 @@ pub struct Kept {
     pub undecided: bool,
     /// What users did, exactly; simulations only.
     pub totals: Option<Totals>,
-    /// What else should be known of it, each in a sentence: how much noise its model bore, users whose training ran away.
+    /// What else should be known of it, each in a sentence: how much noise its model bore, users whose training diverged.
     pub notes: Vec<String>,
     /// What its canaries show, where it has some and is over.
     pub audit: Option<Shown>,

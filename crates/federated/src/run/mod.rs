@@ -1,11 +1,11 @@
-//! A run: begun, gone on with after any crash, and ended. It lives in a [`Home`], which is mostly a folder ([`RunFolder`]):
+//! A run: started, resumed after any crash, and ended. It is stored in a [`Home`], usually a folder ([`RunFolder`]):
 //!
 //! | file                | what it holds                                                                        |
 //! |---------------------|--------------------------------------------------------------------------------------|
 //! | `config.toml`       | the settings, resolved                                                               |
 //! | `ledger.jsonl`      | every release, with what belongs to it beside it ([`crate::ledger_file`])         |
 //! | `secret/`           | keys; stays with the run                                                             |
-//! | `metrics.jsonl`     | a line an evaluation                                                                 |
+//! | `metrics.jsonl`     | one line per evaluation                                                              |
 //! | `timing.jsonl`      | one line per round; simulations only: how long a round took tells how many took part  |
 //! | `diagnostics.jsonl` | exact losses and norms, one line per round; simulations only, not private             |
 //! | `samples.jsonl`     | what the model suggests after a few public prompts, at 51 evaluations or fewer       |
@@ -16,10 +16,10 @@
 //!
 //! Pages and the file for TensorBoard are made from these by the crate `report` ([`Kept`]).
 //!
-//! Killed at any moment, a run goes on from its newest checkpoint: what the ledger has beyond it is applied again, never
+//! Killed at any moment, a run continues from its newest checkpoint: what the ledger has beyond it is applied again, never
 //! released again, and evaluated where that was due. So a simulation ends with the same model, metrics and events. With secret
-//! noise what was recorded stays, and a step that was not is drawn anew (rule P21). Where inputs leave their users, a round in whose
-//! midst it was killed is taken up by its fleet or has failed, as any other that comes to nothing: its users are not asked again
+//! noise what was recorded stays, and a step that was not is drawn again (rule P21). Where inputs leave their users, a round during
+//! which it was killed is resumed by its fleet or has failed, like any other failed round: its users are not asked again
 //! (rule P24). A run that ends is closed: its noise cannot be drawn again by anyone (rule P20).
 
 mod beginning;
@@ -89,7 +89,7 @@ use privacy::{
 /// Why a run is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Over {
-    /// All rounds are done.
+    /// All planned rounds are done.
     Done,
     /// The next round would cost more than the budget.
     Budget(String),
@@ -121,14 +121,14 @@ impl From<&Over> for Ended {
     }
 }
 
-/// What a step of a run came to.
+/// The result of a step of a run.
 #[derive(Debug)]
 pub struct Step {
     /// The round that was done, if one was.
     pub done: Option<Box<Done>>,
-    /// The attempt at a round that came to nothing, if it did.
+    /// The failed attempt at a round, if it failed.
     pub failed: Option<Failed>,
-    /// The attempt at an evaluation by devices that came to nothing, if it did.
+    /// The failed attempt at an evaluation by devices, if it failed.
     pub failed_evaluation: Option<FailedEvaluation>,
     /// The evaluation after it, where there was one.
     pub metrics: Option<Metrics>,
@@ -244,7 +244,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         Self::begin_in(store, home, plan, opened, means)
     }
 
-    /// Whoever has the store is the only one who begins; settings and keys that are there were left by one who did not get to it.
+    /// Only the owner of the store begins a run; settings and keys that are there were left by one who did not get to it.
     fn begin_in(store: H::Store, home: H, plan: &'a Plan, opened: &'a Opened, means: Means) -> Result<Self, RunError> {
         let secrets = home.secrets();
         home.write_paper(Paper::Settings, &plan.settings)?;
@@ -262,7 +262,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         Ok(run)
     }
 
-    /// Goes on with a run; what the ledger has beyond the newest checkpoint is applied again.
+    /// Continues with a run; what the ledger has beyond the newest checkpoint is applied again.
     ///
     /// # Errors
     /// When there is none, it was begun with other settings or other data, or it is damaged.
@@ -409,7 +409,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
     /// where that is due.
     ///
     /// # Errors
-    /// When the run cannot go on; what was recorded is not lost.
+    /// When the run cannot continue; what was recorded is not lost.
     pub fn step(&mut self, fleet: &mut dyn Fleet, stop: &Stop) -> Result<Step, RunError> {
         self.over = self.is_over();
         if self.over.is_some() {
@@ -588,7 +588,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         ledger_time(self.plan.randomness())
     }
 
-    /// Ends the run for good: what its noise was drawn from is destroyed and the ledger closed (rule P20), unless that was done
+    /// Ends the run permanently: what its noise was drawn from is destroyed and the ledger closed (rule P20), unless that was done
     /// before. A run that is closed is decided.
     fn close(&mut self) -> Result<(), RunError> {
         if !self.ledger().is_closed() {
@@ -600,7 +600,7 @@ impl<'a, H: Home + Records> Run<'a, H> {
         Ok(self.home.remove_paper(Paper::PartOfASweep)?)
     }
 
-    /// Where it stands.
+    /// The current state.
     #[must_use]
     pub const fn state(&self) -> &State {
         self.rounds.state()
@@ -676,7 +676,7 @@ fn refuse_left_over(home: &dyn Home) -> Result<(), RunError> {
     if left { Err(RunError::LedgerGone { run: home.name() }) } else { Ok(()) }
 }
 
-/// Refuses to go on from a round where what was released next is not stored any more, before anything is changed.
+/// Refuses to continue from a round where what was released next is not stored any more, before anything is changed.
 fn refuse_gap<S: LedgerStore>(plan: &Plan, ledger: &Ledger<S>, from: u64, wrong: &[String]) -> Result<(), RunError> {
     for round in from..settled_rounds(ledger).min(plan.rounds) {
         let phase = plan.phase(round);

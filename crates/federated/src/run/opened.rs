@@ -1,4 +1,4 @@
-//! What a run's settings name, opened: the text, the vocabulary, the model to start from.
+//! Opens what a run's settings name: the text, the vocabulary, the model to start from.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ use crate::{
 /// Held-out users of a thousand by default.
 const HELD_OUT_PER_MILLE: u32 = 100;
 
-/// What the settings name, opened.
+/// The opened data, vocabulary and models of a run.
 pub struct Opened {
     text: Text,
     vocabulary: Vocabulary,
@@ -56,7 +56,7 @@ pub struct Opened {
     general: Option<GeneralText>,
 }
 
-/// Whose text.
+/// The users' text that a run trains on.
 enum Text {
     Crowd {
         plan: SynthPlan,
@@ -67,7 +67,7 @@ enum Text {
         train: Vec<u64>,
         held_out: Vec<u64>,
     },
-    /// It is on devices. Models are measured on public text, or on people who are made up.
+    /// It is on devices. Models are measured on public text, or on synthetic users.
     Devices {
         public: Vec<String>,
         made_up: SynthPlan,
@@ -145,7 +145,7 @@ impl Opened {
         self.prompts.as_deref()
     }
 
-    /// What a plan must know.
+    /// The facts that a plan needs.
     #[must_use]
     pub fn setting(&self) -> Setting {
         let non_private = match &self.text {
@@ -217,7 +217,7 @@ impl Opened {
         &self.first
     }
 
-    /// What is learned.
+    /// The learner.
     #[must_use]
     pub fn learner(&self) -> &dyn Learner {
         self.learner.as_ref()
@@ -293,7 +293,7 @@ impl Opened {
         })
     }
 
-    /// What the users have who are held out.
+    /// The data of held-out users.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -327,7 +327,7 @@ impl Opened {
         Ok(SyntheticPopulation::new(crowd, Tokenizer::new(self.rules), &self.vocabulary, self.learner()))
     }
 
-    /// How many of the declared users there are, where that is known here and can be another number: not where they are made up, nor
+    /// How many of the declared users there are, where that is known here and can be another number: not if they are synthetic, nor
     /// where they are devices.
     ///
     /// # Errors
@@ -344,7 +344,7 @@ impl Opened {
     }
 
     /// Refuses to begin a run most of whose declared users are not there, unless its settings say that it is meant. A run that was begun
-    /// goes on: users may ask to be erased.
+    /// continues: users may ask to be erased.
     ///
     /// # Errors
     /// The key that declares too many.
@@ -357,7 +357,7 @@ impl Opened {
         if matches!(self.text, Text::Devices { .. }) {
             return Ok(());
         }
-        // In a made-up crowd canaries take the places of people.
+        // In a synthetic crowd canaries take the places of people.
         let beside = self.canaries.filter(|_| self.store().is_some()).map_or(0, |(_, canaries)| canaries);
         let (declared, there) = (config.participation.population, self.people(config.unit)?.users() + beside);
         if there > declared {

@@ -1,7 +1,7 @@
-//! How many of the declared users there are to train on, and what it does to a run when many are missing.
+//! How many of the declared users exist in the data, and how missing ones affect a run.
 //!
-//! The population is declared and not measured (rule P11), so nothing that is released depends on how many are there. Whoever
-//! starts a run has to know it all the same: with settings for a million and a store of a thousand, rounds of hundreds would have
+//! The population is declared and not measured (rule P11), so nothing that is released depends on how many exist. The person
+//! who starts a run must know it nevertheless: with settings for a million and a store of a thousand, rounds of hundreds would have
 //! nobody in them. These are exact counts of people's data: they are for the terminal, and for files of simulations alone (rule P12).
 
 use ledger::Unit;
@@ -15,7 +15,7 @@ use crate::{
 /// More declared users than this times those who are there are refused, unless the settings say that it is meant.
 const TOO_MANY_TIMES: u64 = 2;
 
-/// How many of the declared users there are.
+/// How many of the declared users exist.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Presence {
     /// Users, or posts where those are the units, as `participation.population` declares them.
@@ -30,7 +30,7 @@ pub struct Presence {
     cohort: u64,
     #[serde(skip)]
     units: &'static str,
-    /// Whether the sum is divided by the planned cohort, whoever comes.
+    /// Whether the sum is divided by the planned cohort, regardless of who takes part.
     #[serde(skip)]
     fixed: bool,
     #[serde(skip)]

@@ -1,4 +1,4 @@
-//! What a run costs at a round, and what that number means (rules P14 and P23).
+//! The privacy cost of a run at a round, and what that number means (rules P14 and P23).
 
 use ledger::Budget;
 use privacy::{Epsilon, PrivacyEvent, rng::Randomness};
@@ -20,7 +20,7 @@ impl<H: Home + Records> Run<'_, H> {
         Prices { plan: self.plan, opened: self.opened }.is_simulation()
     }
 
-    /// What the rounds so far cost, and what that number means.
+    /// The epsilon of the rounds so far, with its meaning.
     ///
     /// # Errors
     /// When the plan's accountant cannot judge them.

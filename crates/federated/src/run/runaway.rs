@@ -1,4 +1,4 @@
-//! Users whose training ran away, for whoever watches: their updates are not finite and count as nothing, and no file of a private run may
+//! Counts users whose training diverged, for the terminal: their updates are not finite and count as zero, and no file of a private run may
 //! say how many there were (rule P12).
 
 use crate::metrics::Diagnostics;

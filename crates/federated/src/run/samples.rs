@@ -1,4 +1,4 @@
-//! What the model of a run suggests after a few public prompts, at evaluations: `samples.jsonl`.
+//! Samples of what a run's model suggests after a few public prompts, at evaluations: `samples.jsonl`.
 //!
 //! Asking a model of a million parameters takes as long as a round of it on a GPU, so a run with many evaluations asks at some of them.
 //! The models of past rounds are not kept, so their suggestions are written while they are there. Prompts are public and models come of
@@ -19,7 +19,7 @@ use crate::{
     round::State,
 };
 
-/// What people begin to type, where a run has no prompts of its own; the first is the beginning of a message.
+/// The default prompts; the first is the beginning of a message.
 pub const PROMPTS: [&str; 6] = ["", "see you", "i am", "what are you", "thanks for the", "on my"];
 
 /// The most prompts of a run.
@@ -81,7 +81,7 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// Goes on with the log of a run, or begins it; none where its models predict no words. A run that goes on keeps its prompts.
+    /// Continues with the log of a run, or begins it; none where its models predict no words. A run that continues keeps its prompts.
     pub(super) fn open(
         home: &dyn Home,
         opened: &Opened,

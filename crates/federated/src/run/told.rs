@@ -1,4 +1,4 @@
-//! What is told of a run in words: the sentence that a person can quote, and what should be known beside it.
+//! The summary of a run in words: the sentence to quote, and the notes that belong to it.
 
 use ledger::{
     DataSource,
@@ -35,7 +35,7 @@ pub(super) struct Told<'a> {
     pub(super) history: &'a [Metrics],
     /// What users did, exactly; simulations only.
     pub(super) totals: Option<Totals>,
-    /// Attempts that came to nothing.
+    /// Failed attempts.
     pub(super) failed: &'a [Failed],
     /// What the ledger guarantees.
     pub(super) statement: &'a Statement,
@@ -120,7 +120,7 @@ pub(super) fn notes(burden: Option<&Burden>, totals: Option<&Totals>, sent: Opti
     noise.into_iter().chain(totals.and_then(ran_away)).chain(sent.map(|sent| sent.words())).collect()
 }
 
-/// Users whose training ran away: they count as nothing, and nothing else shows it.
+/// Users whose training diverged: they count as nothing, and nothing else shows it.
 fn ran_away(totals: &Totals) -> Option<String> {
     let Totals { users, not_finite, .. } = *totals;
     (not_finite > 0).then(|| {

@@ -1,5 +1,5 @@
-//! What the users of a simulation did in all rounds so far, exactly, from its `diagnostics.jsonl`. Not private: a run with secret noise
-//! has none (rule P12).
+//! Exact totals of a simulation's users over all rounds so far, from its `diagnostics.jsonl`. Not private: a run with secret noise has none
+//! (rule P12).
 
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ use crate::{
     metrics::Diagnostics,
 };
 
-/// What users did, exactly.
+/// Exact totals of what users did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
     /// Rounds that were done.
@@ -18,7 +18,7 @@ pub struct Totals {
     pub users: u64,
     /// Tokens that they predicted.
     pub tokens: u64,
-    /// Those of them whose update was not finite: their training ran away, and they counted as nothing.
+    /// Those of them whose update was not finite: their training diverged, and they counted as nothing.
     pub not_finite: u64,
 }
 
@@ -40,7 +40,7 @@ impl Totals {
         Ok(totals)
     }
 
-    /// One round more.
+    /// Adds a round.
     pub(super) const fn add(&mut self, seen: &Diagnostics) {
         self.count(seen.users, seen.tokens, seen.not_finite);
     }

@@ -1,5 +1,5 @@
-//! A folder of secrets, mostly `secret/` beside a ledger: files that nobody but their owner may reach, and that can be made to have
-//! never held anything.
+//! A folder of secrets, usually `secret/` next to a ledger: files that only their owner can read, and that can be overwritten and
+//! removed.
 
 use std::{
     ffi::OsString,
@@ -21,7 +21,7 @@ use super::vault::{SecretName, Vault};
 pub struct FileVault {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
-    /// What names begin with.
+    /// The prefix of file names.
     prefix: OsString,
 }
 
@@ -109,7 +109,7 @@ impl PrivateFile {
         Ok(Some(bytes))
     }
 
-    /// Writes it anew. What was there is removed, not overwritten: for what was never used.
+    /// Rewrites it. What was there is removed, not overwritten: for what was never used.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), LedgerError> {
         self.make_folder()?;
         self.disk.remove(&self.path).map_err(failed("replace", &self.path))?;

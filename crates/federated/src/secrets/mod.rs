@@ -1,4 +1,4 @@
-//! What a run keeps from everybody: keys, what noise could be drawn again from, and what it must recognise (rules P13, P20, P21).
+//! The secrets of a run: keys, what noise can be drawn from, and what recognizes its data (rules P13, P20, P21).
 //!
 //! | module   | what it is                                                   |
 //! |----------|--------------------------------------------------------------|
@@ -76,7 +76,7 @@ struct KeptRoundKey {
 }
 
 impl Secrets {
-    /// Those in a vault.
+    /// The secrets in a vault.
     #[must_use]
     pub fn new(vault: Arc<dyn Vault>) -> Self {
         Self { vault }
@@ -141,7 +141,7 @@ impl Secrets {
         Ok(SecretSteps::new(self.noise_key()?, shelf.open(last)?))
     }
 
-    /// The same for evaluations by devices, on a shelf of their own: the noise of a step of theirs is never needed again, and recording one
+    /// The same for evaluations by devices, on a separate shelf: the noise of an evaluation step is never needed again, and recording one
     /// erases all keys of its shelf.
     ///
     /// # Errors
@@ -302,7 +302,7 @@ impl Secrets {
         self.secret(SecretName::RoundKey).destroy()
     }
 
-    /// What was kept by [`Self::keep_beginning`].
+    /// The bytes kept by [`Self::keep_beginning`].
     ///
     /// # Errors
     /// When it cannot be read, or others can read it.
@@ -310,7 +310,7 @@ impl Secrets {
         self.secret(SecretName::Beginning).read()
     }
 
-    /// Keeps what the run must recognise when it goes on.
+    /// Keeps what the run must recognise when it continues.
     ///
     /// # Errors
     /// When the vault fails.

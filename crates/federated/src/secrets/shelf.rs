@@ -1,4 +1,4 @@
-//! The noise keys of a run's steps, in the vault of the run (rules P20 and P21).
+//! The noise keys of a run's steps, in the run's vault (rules P20 and P21).
 //!
 //! | secret               | what it holds                                                                  |
 //! |----------------------|--------------------------------------------------------------------------------|

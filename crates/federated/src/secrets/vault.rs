@@ -1,11 +1,11 @@
-//! Where secrets are kept: the contract, and one secret of a vault.
+//! Storage for secrets: the trait, and one secret in a vault.
 
 use std::{fmt, sync::Arc};
 
 use ledger::LedgerError;
 use zeroize::Zeroizing;
 
-/// What a run keeps from everybody.
+/// The name of a secret of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SecretName {
     /// What the ledger is signed with.
@@ -26,14 +26,14 @@ pub enum SecretName {
     CohortSeed,
     /// What the tickets of an attempt with devices, and the seal of its sum, follow from, until it is settled.
     RoundKey,
-    /// What the run must recognise when it goes on.
+    /// What the run must recognise when it continues.
     Beginning,
     /// That the ledger is being closed, and why.
     Closing,
 }
 
 impl SecretName {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 11] = [
         Self::SigningKey,
         Self::PseudonymKey,
@@ -48,7 +48,7 @@ impl SecretName {
         Self::Closing,
     ];
 
-    /// In one word.
+    /// A one-word name for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ pub trait Vault: Send + Sync {
     /// When it cannot be read, or others can read it.
     fn read(&self, name: SecretName) -> Result<Option<Zeroizing<Vec<u8>>>, LedgerError>;
 
-    /// Makes it anew. What was there was never used, and need not be overwritten.
+    /// Recreates it. What was there was never used, and need not be overwritten.
     ///
     /// # Errors
     /// When it is not known to be durable.

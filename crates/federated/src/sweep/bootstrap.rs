@@ -6,7 +6,7 @@
 use privacy::rng::{NoiseSource, Purpose, SimulationKey};
 use serde::{Serialize, Serializer};
 
-/// How often the values are drawn anew.
+/// The number of bootstrap resamples.
 pub const RESAMPLES: usize = 10_000;
 /// The share of the resampled means below an interval, and above it.
 const TAIL: f64 = 0.025;
@@ -15,7 +15,7 @@ const TAIL: f64 = 0.025;
 /// 95 % is the range of the values, and holds the true mean far less often.
 pub const FEWEST_FOR_AN_INTERVAL: usize = 4;
 
-/// What the two ends beside a mean are.
+/// The meaning of the two ends of an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Spread {
     /// The mean itself: one value, or equal ones.
@@ -24,7 +24,7 @@ pub enum Spread {
     /// The least and the largest value: too few for an interval.
     #[serde(rename = "range")]
     Range,
-    /// 95 % of the means of values drawn anew lie between them.
+    /// 95 % of the means of resampled values lie between them.
     #[serde(rename = "interval_95")]
     Interval,
 }
@@ -41,7 +41,7 @@ pub struct Estimate {
     /// The upper end.
     #[serde(serialize_with = "number")]
     pub high: f64,
-    /// How many values.
+    /// The number of values.
     pub seeds: usize,
     /// What `low` and `high` are.
     pub spread: Spread,
@@ -95,7 +95,7 @@ impl Estimate {
     }
 }
 
-/// What stands in brackets behind means over so many seeds.
+/// A description of the interval shown with means over this many seeds.
 #[must_use]
 pub fn in_brackets(seeds: usize) -> &'static str {
     if seeds < FEWEST_FOR_AN_INTERVAL {

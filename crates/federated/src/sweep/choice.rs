@@ -1,6 +1,6 @@
-//! The run of a sweep that is kept, and the price of having looked at all of them (rule P15).
+//! Chooses the run of a sweep to keep, and accounts for having looked at all of them (rule P15).
 //!
-//! Whoever chooses the best of several runs over the same users has used all of them. So the ledger of every run imports those
+//! Choosing the best of several runs over the same users uses all of them. So the ledger of every run imports those
 //! of the others before it is closed, and the epsilon of its statement, report, sentence and model is that of all runs together
 //! (rule P22).
 
@@ -20,7 +20,7 @@ use crate::{
 use durable::files;
 
 /// Counts in each run of a sweep what all the others cost, closes all of them, and writes their statements, reports and models
-/// anew: whichever of them is taken later carries the price of all. Done again, it records nothing twice. Returns where the
+/// again: whichever of them is taken later carries the price of all. Done again, it records nothing twice. Returns where the
 /// chosen run ended.
 ///
 /// # Errors
@@ -39,7 +39,7 @@ pub fn record(chosen: &Path, others: &[PathBuf], means: Means) -> Result<Ending,
     count(chosen, &imports, means)
 }
 
-/// Counts all the others in a run, and ends it for good.
+/// Counts all the others in a run, and ends it permanently.
 fn count(folder: &Path, imports: &[(&Path, Import)], means: Means) -> Result<Ending, RunError> {
     let home = RunFolder::at(folder);
     let config = run::settings(&home)?;

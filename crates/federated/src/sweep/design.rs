@@ -1,4 +1,4 @@
-//! The runs of a sweep, before any work: every combination of some settings, each planned as it would be run.
+//! Plans the runs of a sweep: every combination of some settings, each planned before anything runs.
 
 use std::path::{Path, PathBuf};
 
@@ -23,9 +23,9 @@ pub enum DesignError {
     /// Two combinations whose runs would share a folder.
     #[error("{first} and {second} would share the folder {folder}")]
     SameFolder {
-        /// One of them.
+        /// The first of the two runs.
         first: String,
-        /// The other.
+        /// The second of the two runs.
         second: String,
         /// Theirs.
         folder: String,
@@ -35,7 +35,7 @@ pub enum DesignError {
     Settings {
         /// The name of the combination.
         variant: String,
-        /// What is wrong.
+        /// The underlying error.
         error: ConfigError,
     },
     /// Runs over private data that cannot be accounted together (rule P15).
@@ -54,7 +54,7 @@ pub enum DesignError {
 /// The runs of a sweep.
 #[derive(Debug, Clone)]
 pub struct Design {
-    /// What differs.
+    /// The keys that vary.
     pub axes: Vec<Axis>,
     /// Every combination.
     pub variants: Vec<Variant>,

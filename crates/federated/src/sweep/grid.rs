@@ -63,10 +63,10 @@ fn split(values: &str) -> Vec<String> {
     parts.into_iter().map(|part| part.trim().to_owned()).collect()
 }
 
-/// One combination.
+/// A combination of settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variant {
-    /// What people call it.
+    /// The display name.
     pub name: String,
     /// What it sets, as `key=value`.
     pub set: Vec<String>,

@@ -1,4 +1,4 @@
-//! Many runs of one question: every combination of some settings, each with several seeds, and what comes of them together.
+//! Sweeps: every combination of some settings, each with several seeds, and their joint results.
 //!
 //! | module        | what it is                                                              |
 //! |---------------|-------------------------------------------------------------------------|

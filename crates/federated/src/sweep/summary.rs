@@ -1,4 +1,4 @@
-//! The runs of one combination together: where they ended, and which of them is the best.
+//! Summarizes the runs of each combination, and finds the best combination.
 
 use super::bootstrap::Estimate;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 /// The runs of one combination of settings, one for each seed.
 #[derive(Debug, Clone)]
 pub struct Runs {
-    /// What people call it.
+    /// The display name.
     pub name: String,
     /// What it sets, as `key=value`.
     pub set: Vec<String>,
@@ -18,7 +18,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// What their evaluations measure.
+    /// The metrics of their evaluations.
     #[must_use]
     pub fn measures(&self) -> &'static Measures {
         Measures::of(self.seeds.iter().flatten())

@@ -1,4 +1,4 @@
-//! What must be true of a run for its statement to be true, and what the statement says nothing about.
+//! The conditions of a statement: what must hold for it to be true, and what it does not cover.
 
 use crate::{Aggregation, Budget, Ledger, LedgerStore, Plan, Start, Unit};
 use privacy::assumptions;

@@ -1,4 +1,4 @@
-//! A statement as a page for people: numbers rounded up, every section that the guide asks for.
+//! A statement as Markdown: numbers rounded up, all sections that the guide recommends.
 
 use std::fmt::Write;
 

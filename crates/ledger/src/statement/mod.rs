@@ -1,6 +1,6 @@
-//! The guarantee in words, from a ledger and nothing else.
+//! The privacy statement: the guarantee in words, from a ledger alone.
 //!
-//! The sections are those that Ponomareva et al. 2023 ("How to DP-fy ML", section 5.3) ask of whoever states a guarantee:
+//! The sections are those that Ponomareva et al. 2023 ("How to DP-fy ML", section 5.3) require of a stated guarantee:
 //! the setting, the data accesses covered, the final output, the unit of privacy, the adjacency, the accountant and what
 //! it assumes, the formal statement; and what is not covered. Beside them stand whose data it is and how the model was
 //! chosen, without which a number can be true and mislead; what was observed of who took part, which is not the guarantee; and what
@@ -32,12 +32,12 @@ pub use self::observed::ObservedParticipation;
 pub use crate::Basis;
 pub use rounding::{rounded_down, rounded_up};
 
-/// What a ledger guarantees.
+/// The privacy statement of a ledger.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Statement {
     /// Who is trusted with what before noise is added.
     pub setting: Aggregation,
-    /// Whose text it is about; where it was made up, nobody real is protected.
+    /// Whose text it is about; if it is synthetic, nobody real is protected.
     pub data: DataSource,
     /// Which uses of users' data the guarantee covers.
     pub data_accesses: DataAccesses,
@@ -77,7 +77,7 @@ pub struct DataAccesses {
     pub streams: Vec<StreamAccess>,
     /// Attempts in which users took part and of which nothing was released.
     pub failed_attempts: u64,
-    /// Why the users' data changed in the midst of the run, each time.
+    /// Why the users' data changed during the run, each time.
     pub data_changes: Vec<DataChanged>,
     /// The model from which the run started, and the other runs of a sweep.
     pub imports: Vec<Import>,
@@ -206,7 +206,7 @@ impl Statement {
         })
     }
 
-    /// For people.
+    /// The statement as Markdown.
     #[must_use]
     pub fn to_markdown(&self) -> String {
         markdown::write(self)

@@ -1,7 +1,7 @@
-//! What was observed of who took part, beside the guarantee (rule P18).
+//! The statement's section on observed participation, next to the guarantee (rule P18).
 //!
 //! The figures are exact and have no noise. They may stand in a statement because adjacency `zero-out` does not protect who came (rule
-//! P26), and only with it: under any other they are left out. While a run goes on nothing is said: what is observed is not over.
+//! P26), and only with it: under any other they are left out. While a run is in progress nothing is stated: the observation is not complete.
 
 use std::collections::BTreeMap;
 

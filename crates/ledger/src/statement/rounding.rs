@@ -1,4 +1,4 @@
-//! Numbers for people: five digits, and never flattering.
+//! Rounds numbers for people to five digits, never in the flattering direction.
 
 /// Five digits, never less than the value (but for the last bits of the floating-point number).
 #[must_use]

@@ -1,15 +1,15 @@
-//! `README.md`, the model card, and what it guarantees.
+//! The model card (`README.md`), with the model's guarantee.
 
 use std::{collections::BTreeMap, fmt::Write};
 
 use super::{Folder, FolderError, Weights};
 use crate::tokenizer::Rules;
 
-/// What is guaranteed to the people whose text a model was trained with. Texts come from whoever trained it: a statement is
+/// What is guaranteed to the people whose text a model was trained with. The trainer supplies the texts: a statement is
 /// made by the ledger, not by the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Guarantee {
-    /// Nothing, and why.
+    /// No guarantee, and the reason.
     None {
         /// For example that all text was public.
         why: String,
@@ -20,7 +20,7 @@ pub enum Guarantee {
         epsilon: String,
         /// Delta, as the statement prints it.
         delta: String,
-        /// Whom it is for: each user, or each user of a crowd that was made up.
+        /// Whom it is for: each user, or each user of a synthetic crowd.
         protects: String,
         /// The statement in Markdown, without a title.
         statement: String,
@@ -30,7 +30,7 @@ pub enum Guarantee {
 }
 
 impl Guarantee {
-    /// Of a model that was trained on public text alone.
+    /// The guarantee of a model trained on public text alone.
     #[must_use]
     pub fn public_text() -> Self {
         Self::None { why: "the model was trained on public text alone, which nobody's privacy depends on".to_owned() }

@@ -1,4 +1,4 @@
-//! `config.json`: the format's version, the tokenizer's rules, and what the model is made of.
+//! `config.json`: format version, tokenizer rules and model configuration.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::{
     tokenizer::Rules,
 };
 
-/// As it is written.
+/// The contents of `config.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ConfigFile {
@@ -30,11 +30,11 @@ pub(super) enum Architecture {
     Learned(LearnedConfig),
 }
 
-/// What a model of a learner that is not a language model is made of.
+/// The configuration of a model of another learner than language models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LearnedConfig {
-    /// Which learner.
+    /// The learner's name.
     pub learner: String,
     /// Entries of the vocabulary that its words are from.
     pub vocabulary: usize,

@@ -1,4 +1,4 @@
-//! A model as files, in bytes: a Hugging Face folder.
+//! A model as a Hugging Face folder, file by file in bytes.
 //!
 //! | file                | what it holds                                                                          |
 //! |---------------------|----------------------------------------------------------------------------------------|
@@ -54,13 +54,13 @@ const NGRAMS: &str = "ngrams";
 /// The content of a folder's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Files {
-    /// Of [`WEIGHTS_FILE`].
+    /// The contents of [`WEIGHTS_FILE`].
     pub weights: Vec<u8>,
-    /// Of [`CONFIG_FILE`].
+    /// The contents of [`CONFIG_FILE`].
     pub config: String,
-    /// Of [`VOCABULARY_FILE`].
+    /// The contents of [`VOCABULARY_FILE`].
     pub vocabulary: String,
-    /// Of [`CARD_FILE`].
+    /// The contents of [`CARD_FILE`].
     pub card: String,
 }
 
@@ -68,20 +68,20 @@ pub struct Files {
 pub struct Source<'a> {
     /// Of [`WEIGHTS_FILE`]: read as a stream, once, so that it is in memory once.
     pub weights: &'a mut dyn Read,
-    /// Of [`CONFIG_FILE`].
+    /// The contents of [`CONFIG_FILE`].
     pub config: &'a str,
-    /// Of [`VOCABULARY_FILE`].
+    /// The contents of [`VOCABULARY_FILE`].
     pub vocabulary: &'a str,
-    /// Of [`CARD_FILE`].
+    /// The contents of [`CARD_FILE`].
     pub card: &'a str,
 }
 
-/// What predicts.
+/// The model's weights.
 #[derive(Debug, Clone)]
 pub enum Weights {
     /// A recurrent network with its flat vector of parameters.
     Recurrent {
-        /// What it is made of.
+        /// The model configuration.
         config: ModelConfig,
         /// Its parameters, in the order of [`ParameterLayout`].
         values: Vec<f32>,
@@ -95,7 +95,7 @@ pub enum Weights {
 /// A model of a learner that is not a language model: its parts, named and shaped, and what the learner says of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Learned {
-    /// What it is made of.
+    /// The model configuration.
     pub config: LearnedConfig,
     /// Its parameters, part after part.
     pub values: Vec<f32>,
@@ -104,13 +104,13 @@ pub struct Learned {
 /// A model with all that belongs to it.
 #[derive(Debug, Clone)]
 pub struct Folder {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// How text becomes tokens.
     pub rules: Rules,
     /// The words.
     pub vocabulary: Vocabulary,
-    /// What predicts.
+    /// The model's weights.
     pub weights: Weights,
     /// What is guaranteed to the people whose text it was trained with.
     pub guarantee: Guarantee,
@@ -125,7 +125,7 @@ pub enum FolderError {
     /// A configuration of something else, or of another version.
     #[error("config.json: has format {got:?}, but this version reads {FORMAT:?}")]
     Version {
-        /// What it says.
+        /// The version in the file.
         got: String,
     },
     /// A model that cannot be built.
@@ -145,23 +145,23 @@ pub enum FolderError {
     /// A vocabulary of the right size with other words.
     #[error("vocab.txt is not the model's vocabulary: its SHA-256 is {got}, expected {want}")]
     OtherVocabulary {
-        /// Of the file.
+        /// The digest of the file.
         got: String,
-        /// In the metadata.
+        /// The digest in the metadata.
         want: String,
     },
     /// A configuration that was changed.
     #[error("config.json does not belong to this model: its SHA-256 is {got}, expected {want}")]
     OtherConfig {
-        /// Of the file.
+        /// The digest of the file.
         got: String,
-        /// In the metadata.
+        /// The digest in the metadata.
         want: String,
     },
     /// A card that says something else than the metadata.
     #[error("README.md does not belong to this model: it does not contain {missing:?} from the model's metadata")]
     OtherCard {
-        /// What it should say.
+        /// The text that is missing.
         missing: String,
     },
     /// Parameters that are not those of the model.
@@ -178,7 +178,7 @@ pub enum FolderError {
     NotFinite {
         /// Its name.
         name: String,
-        /// Where, row by row.
+        /// The index of the value.
         at: usize,
     },
     /// Another number of parameters than the model has.
@@ -186,7 +186,7 @@ pub enum FolderError {
     Length {
         /// What the configuration asks for.
         want: usize,
-        /// What was given.
+        /// The value given.
         got: usize,
     },
     /// N-grams that cannot be read.

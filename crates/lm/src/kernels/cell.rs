@@ -23,7 +23,7 @@ pub(crate) struct Forward<'a> {
     pub(crate) cell: &'a mut [f32],
     /// Their hyperbolic tangents.
     pub(crate) tanh_cell: &'a mut [f32],
-    /// What the units show.
+    /// The outputs of the units.
     pub(crate) shown: &'a mut [f32],
 }
 

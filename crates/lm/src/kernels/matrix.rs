@@ -1,4 +1,4 @@
-//! Products of small matrices, in the shapes that recurrent models need.
+//! Products of small matrices, in the shapes recurrent models need.
 //!
 //! One kernel: a tile of C stays in registers while it runs along k, a row of B is loaded as vectors and multiplied by
 //! broadcast numbers of A. A may lie in any order, so that products with a transposed A need no copy. Sums start at zero
@@ -26,7 +26,7 @@ pub(crate) struct Left<'a> {
     pub(crate) column: usize,
 }
 
-/// What becomes of C.
+/// How the product is written to C.
 #[derive(Clone, Copy)]
 pub(crate) enum Into {
     /// C = A B.

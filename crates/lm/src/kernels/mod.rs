@@ -1,4 +1,4 @@
-//! Vector code, written once: matrix products, exponentials, the elementwise parts of cells.
+//! Portable vector code: matrix products, exponentials, the elementwise parts of cells.
 //!
 //! Every kernel is generic over [`pulp::Simd`] and runs on the path that [`KernelPath`] names. A path gives the same bits
 //! every time; different paths differ in the last digits, since their vectors are summed in another order.

@@ -1,4 +1,4 @@
-//! Asking for memory before it is needed.
+//! Prefetches memory before it is needed.
 //!
 //! A tile of a product runs for a microsecond from registers and the first cache; what the next one reads can come nearer
 //! meanwhile. This is a hint: it changes no value and cannot fault, and does nothing where there is no such instruction.

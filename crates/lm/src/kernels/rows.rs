@@ -1,4 +1,4 @@
-//! Small things that are done to every row of a large table.
+//! Small operations on every row of a large table.
 
 use pulp::{Simd, WithSimd};
 
@@ -30,7 +30,7 @@ impl WithSimd for NormaliseRows<'_> {
 
 /// `to -= rate * from`, summed over the rows of `from`.
 pub(crate) struct SubtractRows<'a> {
-    /// What is moved.
+    /// The row to change.
     pub(crate) to: &'a mut [f32],
     /// Rows as long as it.
     pub(crate) from: &'a [f32],
@@ -55,9 +55,9 @@ impl WithSimd for SubtractRows<'_> {
 
 /// The sum of the products of two rows of one length.
 pub(crate) struct Dot<'a> {
-    /// One, padded.
+    /// The first vector, padded.
     pub(crate) a: &'a [f32],
-    /// The other.
+    /// The second vector.
     pub(crate) b: &'a [f32],
 }
 

@@ -1,4 +1,4 @@
-//! Transposes.
+//! Transposes matrices.
 //!
 //! Whole blocks of 16 x 16 are turned in registers where there are 512-bit vectors: of the eight bits that say where a number
 //! lies in the block (four of the row, four of the column), merging row i with row i + 8 moves the first to the end; four

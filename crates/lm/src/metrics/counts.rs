@@ -1,4 +1,4 @@
-//! What is counted in one pass, and the metrics as quotients of it.
+//! Counts of one pass over a test set, and the metrics as their ratios.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// related metrics (Top3, Top5 ...)").
 pub const TOPS: [usize; 3] = [1, 3, 5];
 
-/// How many of the most frequent words are called the head, in the columns of McMahan et al. 2018, Table 3.
+/// The sizes of the head (the most frequent words) in the columns of McMahan et al. 2018, Table 3.
 pub const HEADS: [usize; 3] = [10, 50, 100];
 
 /// A sum of losses in nats that does not depend on the order of its terms: a whole number of 2^-64 nats. A loss above 2^20
@@ -61,10 +61,10 @@ impl Nats {
     }
 }
 
-/// What happened at targets of one kind.
+/// Counts over targets of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// How many there were.
+    /// The number of targets.
     pub targets: u64,
     /// At how many the truth was in each list of [`TOPS`].
     pub hits: [u64; TOPS.len()],
@@ -212,7 +212,7 @@ impl Counts {
     ///
     /// Section 3: "At each s_t we intersect the top 10 predictions with the most frequent 10, 50, 100 words in the
     /// dictionary. So for example, an intersection of size two in the top 50 means two of the model's top 10 predictions
-    /// are in the 50 most common words in the dictionary." Predictions are words here: BOS, EOS and UNK are passed over.
+    /// are in the 50 most common words in the dictionary." Predictions are words here: BOS, EOS and UNK are skipped.
     #[must_use]
     pub fn headedness(&self) -> Option<[[f64; 11]; HEADS.len()]> {
         let targets = self.targets(Targets::ALL);

@@ -1,4 +1,4 @@
-//! The pass over a test set.
+//! Measures a model in one pass over a test set.
 
 use thiserror::Error;
 
@@ -10,7 +10,7 @@ use crate::{
     vocabulary::{BOS, EOS, UNK},
 };
 
-/// How many of the first predicted words are held against the head.
+/// The number of first predictions compared with the head.
 pub const LISTED: usize = 10;
 
 /// A sequence to be measured on.
@@ -84,7 +84,7 @@ pub struct HeadWords {
 }
 
 impl HeadWords {
-    /// From words in the order of their frequency, the most frequent first. BOS, EOS and UNK are passed over.
+    /// The head of words sorted by frequency, the most frequent first. BOS, EOS and UNK are skipped.
     #[must_use]
     pub fn new(by_frequency: impl IntoIterator<Item = u32>) -> Self {
         let most = HEADS[HEADS.len() - 1];
@@ -98,7 +98,7 @@ impl HeadWords {
         Self { member }
     }
 
-    /// Of a vocabulary whose words stand in the order of their frequency.
+    /// The head of a vocabulary sorted by frequency.
     #[must_use]
     pub fn in_order(vocabulary: usize) -> Self {
         Self::new(0..u32::try_from(vocabulary).unwrap_or(u32::MAX))
@@ -114,7 +114,7 @@ impl HeadWords {
     }
 }
 
-/// What must be known of the predictions of one target to count it.
+/// What is counted about the predictions of one target.
 #[derive(Debug, Clone, Copy)]
 pub struct Predicted<'a> {
     /// The target.
@@ -129,7 +129,7 @@ pub struct Predicted<'a> {
     pub words: &'a [u32],
 }
 
-/// What is measured besides accuracy and loss.
+/// Measurements besides accuracy and loss.
 #[derive(Debug, Clone)]
 pub struct Measure<'a> {
     head: HeadWords,
@@ -202,7 +202,7 @@ const FEW_TOKENS: usize = 1024;
 
 /// Which sequences are read side by side: at most `rows` of about the same length, so that little is padded, and at most a share of
 /// all tokens, so that a few long texts are not left to one thread. The batches depend on the lengths alone and never on threads, so
-/// a model computes the same numbers whoever asks. Those with the most to read come first.
+/// a model computes the same numbers on any thread. Those with the most to read come first.
 #[must_use]
 pub fn batches(lengths: &[usize], rows: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();

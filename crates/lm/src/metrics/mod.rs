@@ -1,4 +1,4 @@
-//! How keyboards are measured.
+//! Keyboard metrics: accuracy, perplexity, keystrokes saved.
 //!
 //! One pass over a test set yields [`Counts`]; every metric is a quotient of them, and counts of parts of a test set add
 //! up exactly, in any order. So threads may share the work and the result is the same to the bit.

@@ -1,4 +1,4 @@
-//! What a step reads: some tokens of several sequences, side by side.
+//! The input of a step: tokens of several sequences, side by side.
 
 /// Tokens to learn from: `steps` of `rows` sequences, time-major. A target of [`Batch::NONE`] does not count.
 #[derive(Debug, Clone, Copy)]

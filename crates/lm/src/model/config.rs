@@ -1,4 +1,4 @@
-//! What a model is made of, and the papers' models by name.
+//! Model configurations, and the papers' models by name.
 //!
 //! All models are one chain: embedding, recurrent layers, an optional dense layer, output embedding. A preset is a
 //! [`ModelConfig`] and nothing else; the parameter counts that the papers print come out of it.
@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What is predicted.
+/// What a model predicts: words or characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Token {
@@ -93,11 +93,11 @@ pub enum DropoutKind {
     Variational,
 }
 
-/// What a model is made of.
+/// The configuration of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
-    /// What is predicted.
+    /// Words or characters.
     pub token: Token,
     /// Entries of the vocabulary, BOS, EOS and UNK among them.
     pub vocabulary: usize,
@@ -136,11 +136,11 @@ pub enum ConfigError {
     /// A size of zero, or beyond what memory holds.
     #[error("{field} must be from 1 to {most}, got {got}")]
     Size {
-        /// Which size.
+        /// The name of the size.
         field: &'static str,
         /// The largest.
         most: usize,
-        /// What was refused.
+        /// The refused value.
         got: usize,
     },
     /// Tied embeddings need the output to have the embedding's size.
@@ -160,27 +160,27 @@ pub enum ConfigError {
     /// No such preset.
     #[error("no model is called {name:?}; choose one of {known}")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
 }
 
 impl ModelConfig {
-    /// What a layer shows to itself and to the next.
+    /// The size of a layer's output, to itself and to the next layer.
     #[must_use]
     pub fn shown(&self) -> usize {
         self.recurrent_projection.unwrap_or(self.hidden)
     }
 
-    /// What enters a layer from below.
+    /// The size of a layer's input from below.
     #[must_use]
     pub fn layer_input(&self, layer: usize) -> usize {
         if layer == 0 { self.embedding + self.user_context.unwrap_or(0) } else { self.shown() }
     }
 
-    /// What is multiplied with the output embedding.
+    /// The size of the vector multiplied with the output embedding.
     #[must_use]
     pub fn output(&self) -> usize {
         self.dense.unwrap_or_else(|| self.shown())
@@ -246,7 +246,7 @@ impl ModelConfig {
     }
 }
 
-/// How a preset is made.
+/// A function that makes a preset.
 pub type Preset = fn() -> ModelConfig;
 
 /// Every preset: its name and how it is made.

@@ -1,4 +1,4 @@
-//! Which units are left out of a step, drawn from a seed.
+//! Dropout masks, drawn from a seed.
 //!
 //! Zaremba et al. 2014 draw what enters each layer and what leaves the last afresh at every token; Gal and Ghahramani 2016
 //! draw once for a whole sequence. What stays is scaled by `1 / (1 - rate)`, so that nothing needs to be scaled later.
@@ -23,7 +23,7 @@ const DRAWN: usize = 4096;
 /// Bytes of a block of ChaCha20.
 const BLOCK: usize = 64;
 
-/// Where the mask of one place lies in the keystream of a step: for whoever draws it elsewhere.
+/// Where the mask of one place lies in the keystream of a step: for code that draws it elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MaskPlace {
     /// The counter of the block that it begins with.
@@ -34,7 +34,7 @@ pub struct MaskPlace {
     pub drawn: usize,
 }
 
-/// How a word of the keystream becomes a factor.
+/// Converts a word of the keystream to a dropout factor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FactorRule {
     /// A unit stays where the upper 24 bits are at least this.
@@ -76,7 +76,7 @@ impl MaskDrawer {
         Some(Self { dropout, widths, key, step: 0 })
     }
 
-    /// Goes to a step, counted from 0: a run that goes on where another stopped draws what that one would have drawn.
+    /// Goes to a step, counted from 0: a run that continues where another stopped draws what that one would have drawn.
     pub const fn go_to(&mut self, step: u64) {
         self.step = step;
     }
@@ -93,7 +93,7 @@ impl MaskDrawer {
         FactorRule::of(self.dropout.rate)
     }
 
-    /// Where the masks of a step of so many rows and tokens each lie in its stream.
+    /// The positions in the stream of a step's masks, for this many rows and tokens each.
     #[must_use]
     pub fn places(&self, rows: usize, steps: usize) -> Vec<MaskPlace> {
         let mut first_block = 0;
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Whoever draws a mask by itself, from the key, the step and its place, draws the same.
+    /// A mask drawn separately, from the key, the step and its place, is the same.
     #[test]
     fn a_mask_can_be_drawn_by_its_place_alone() {
         for kind in [DropoutKind::PerStep, DropoutKind::Variational] {

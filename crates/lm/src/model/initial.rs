@@ -1,4 +1,4 @@
-//! Where training begins: random parameters from a seed, the same on every machine.
+//! Initial parameters: random, from a seed, the same on every machine.
 //!
 //! Kernels are uniform in `+-sqrt(6 / (rows + columns))` (Glorot and Bengio 2010), biases 0 but for the forget gate's, which
 //! is 1 (Jozefowicz et al. 2015), embeddings uniform in `+-sqrt(3 / columns)`, so that their norm is about 1; where they

@@ -1,4 +1,4 @@
-//! The papers' models: what they are made of, how their parameters lie, and how they are computed.
+//! The papers' recurrent models: configuration, parameter layout, and computation.
 
 pub mod batch;
 pub mod config;

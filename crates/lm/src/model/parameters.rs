@@ -1,4 +1,4 @@
-//! One flat vector with named views: how the parameters of a model lie in memory.
+//! The parameters of a model as one flat vector with named views.
 //!
 //! Federated training adds, clips and noises flat vectors; models read matrices. [`ParameterLayout`] says which part of
 //! the vector is which matrix, in an order that never changes for a configuration. Clipping by layer and model files use
@@ -16,7 +16,7 @@ const MOST_PARAMETERS: usize = 1 << 28;
 pub struct Parameter {
     /// Its name, as in model files.
     pub name: String,
-    /// What it is for.
+    /// The role of the parameter.
     pub role: Role,
     /// Rows; 1 for a bias.
     pub rows: usize,
@@ -27,14 +27,14 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// Where it lies in the flat vector, row by row.
+    /// Its range in the flat vector, row by row.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.rows * self.columns
     }
 }
 
-/// What a parameter is for.
+/// The role of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// A row for each entry of the vocabulary.
@@ -68,7 +68,7 @@ pub enum Role {
     OutputBias,
 }
 
-/// Where every parameter lies.
+/// The positions of all parameters in the flat vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParameterLayout {
     parameters: Vec<Parameter>,
@@ -145,7 +145,7 @@ impl ParameterLayout {
         self.parameters.iter().find(|p| p.role == role)
     }
 
-    /// Where the parameter with a role lies; empty where the model has none.
+    /// The range of the parameter with a role; empty if the model has none.
     #[must_use]
     pub fn range(&self, role: Role) -> Range<usize> {
         self.find(role).map_or(0..0, Parameter::range)

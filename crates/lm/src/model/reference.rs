@@ -1,4 +1,4 @@
-//! The slow, obvious model: forward and backward in plain loops, over `f32` or `f64`.
+//! The reference implementation, simple and slow: forward and backward in plain loops, over `f32` or `f64`.
 //!
 //! It is the test of every fast path: gradients are checked here in `f64` against finite differences, and the fast
 //! kernels are checked against this. Truncated backpropagation with carried state: a batch is `steps` tokens of `rows`
@@ -31,7 +31,7 @@ pub trait Real:
 {
     /// The nearest float.
     fn of(value: f64) -> Self;
-    /// As a 64-bit float.
+    /// Converts to a 64-bit float.
     fn to_f64(self) -> f64;
     /// The exponential.
     fn exp(self) -> Self;
@@ -65,7 +65,7 @@ macro_rules! real {
 real!(f32, libm::expf, libm::logf, libm::tanhf);
 real!(f64, libm::exp, libm::log, libm::tanh);
 
-/// What is carried from one batch to the next: for each layer the cells and what was shown, `[row][unit]`.
+/// The state carried from one batch to the next: for each layer the cells and the outputs, `[row][unit]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State<T> {
     cells: Vec<Vec<T>>,

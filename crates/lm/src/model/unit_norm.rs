@@ -1,5 +1,5 @@
-//! Embeddings of norm 1 (McMahan et al. 2018, appendix): whoever moves parameters scales them back, the trainer after every
-//! local step and the server after every round.
+//! Embeddings of norm 1 (McMahan et al. 2018, appendix): rescaled after every change of parameters, by the trainer after every local step
+//! and by the server after every round.
 
 use super::{
     config::ModelConfig,

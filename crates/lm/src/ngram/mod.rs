@@ -1,4 +1,4 @@
-//! Interpolated Kneser-Ney n-grams, the baseline that the papers replaced.
+//! Interpolated Kneser-Ney n-gram models, the baseline of the papers.
 //!
 //! Modified Kneser-Ney smoothing of Chen and Goodman 1998 (section 3.3 there), interpolated:
 //!
@@ -40,13 +40,13 @@ pub enum NgramError {
     /// An order outside [`ORDERS`].
     #[error("the order must be from {} to {}, got {got}", ORDERS.start(), ORDERS.end())]
     Order {
-        /// What was refused.
+        /// The refused value.
         got: usize,
     },
     /// A vocabulary that no model of keyhush has.
     #[error("the vocabulary must have from 2 to {MOST_ENTRIES} entries, got {got}")]
     Vocabulary {
-        /// What was refused.
+        /// The refused value.
         got: usize,
     },
     /// No sequence with a target.
@@ -61,7 +61,7 @@ pub enum NgramError {
     /// A sequence that is not `BOS w1 ... wn` with ids of the vocabulary.
     #[error("sequence {sequence}: must begin with BOS, contain no other BOS, and have ids below {vocabulary}")]
     Sequence {
-        /// Which one, from 0.
+        /// The index of the sequence, from 0.
         sequence: usize,
         /// Entries of the vocabulary.
         vocabulary: usize,
@@ -72,9 +72,9 @@ pub enum NgramError {
     /// Fewer or more bytes than the header says.
     #[error("the n-gram file has {got} bytes, but its header says {want}; it was truncated or extended")]
     Length {
-        /// What the header says.
+        /// The length in the header.
         want: u64,
-        /// What there is.
+        /// The value found.
         got: u64,
     },
     /// A checksum that does not match.
@@ -138,13 +138,13 @@ impl KneserNey {
         self.discounts.get(n.checked_sub(1)?).copied()
     }
 
-    /// As bytes, to be read by [`KneserNey::from_bytes`].
+    /// Encodes the model for [`KneserNey::from_bytes`].
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         bytes::write(&self.trie)
     }
 
-    /// From bytes of [`KneserNey::to_bytes`].
+    /// Decodes the bytes of [`KneserNey::to_bytes`].
     ///
     /// # Errors
     /// When they are cut, damaged, or something else.

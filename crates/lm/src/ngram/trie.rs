@@ -1,4 +1,4 @@
-//! N-grams and their counts in sorted arrays: the words that follow a context stand together.
+//! N-grams and their counts in sorted arrays: the words that follow a context are adjacent.
 //!
 //! Level n holds all n-grams of n words, sorted. An n-gram is the word it ends with, its count, and where its followers
 //! begin on the next level; its beginning is the parent. 12 bytes an n-gram, 8 at the last level.

@@ -1,4 +1,4 @@
-//! Text to words or characters: the one place where the rules are written down.
+//! Splits text into words or characters: the only place where the rules are defined.
 //!
 //! Rules have a name and a version ([`Rules`]); both are stored with every vocabulary and every corpus, and a changed rule
 //! gets a new version. They are the "minimal normalisation" that McMahan et al. 2018 (arXiv:1710.06963, appendix B) speak

@@ -1,4 +1,4 @@
-//! Which characters are emoji, marks and variants of plain signs.
+//! Classifies characters: emoji, marks, and variants of plain signs.
 //!
 //! Ranges and not a crate: a device carries this table too, and the few symbols on which a full Unicode table would decide
 //! otherwise come out as tokens of their own in either case.

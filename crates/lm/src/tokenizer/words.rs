@@ -1,4 +1,4 @@
-//! The rules `words-1`, as a scanner. The table in the parent module says what it must do.
+//! The rules `words-1`, as a scanner. The table in the parent module specifies them.
 
 use super::{ADDRESS, NUMBER, signs};
 

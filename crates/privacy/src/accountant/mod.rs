@@ -1,4 +1,4 @@
-//! Accountants: what an event costs.
+//! Accountants: compute the epsilon of an event.
 //!
 //! Each judges the same [`PrivacyEvent`]s and either answers with an upper bound on epsilon or refuses by name what it
 //! does not know; none ever guesses. No event costs nothing; a non-private one has infinite epsilon.
@@ -58,7 +58,7 @@ impl AccountantKind {
         }
     }
 
-    /// What `event` costs at `delta`.
+    /// The cost of `event` at `delta`.
     ///
     /// # Errors
     /// When the event contradicts itself, mixes adjacencies, or holds something this accountant does not know.
@@ -66,7 +66,7 @@ impl AccountantKind {
         self.judge_group(event, delta, 1)
     }
 
-    /// What `event` costs at `delta` for a group of users protected together, such as one person's devices (rule P2).
+    /// The cost of `event` at `delta` for a group of users protected together, such as one person's devices (rule P2).
     ///
     /// # Errors
     /// As [`Self::judge`]; and when no analysis for groups is known, or the group is empty.
@@ -162,17 +162,17 @@ pub enum AccountError {
     /// The accountant does not know an event.
     #[error("the {accountant} accountant does not support {event}: {advice}")]
     Unsupported {
-        /// Who was asked.
+        /// The accountant that was asked.
         accountant: AccountantKind,
-        /// What it does not know.
+        /// The unsupported event.
         event: &'static str,
-        /// What to do.
+        /// Advice on what to use instead.
         advice: &'static str,
     },
     /// Losses too far apart for a lattice: very little noise, or a delta so large that epsilon is next to nothing.
     #[error("the {accountant} accountant cannot discretize privacy losses this far apart; use rdp or best")]
     NoLattice {
-        /// Who was asked.
+        /// The accountant that was asked.
         accountant: AccountantKind,
     },
     /// No analysis for groups is known.
@@ -184,7 +184,7 @@ pub enum AccountError {
     /// A group of nobody, or a crowd.
     #[error("a group must have between 1 and 64 members, got {got}")]
     Group {
-        /// What was asked for.
+        /// The requested value.
         got: u32,
     },
 }

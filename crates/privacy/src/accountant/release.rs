@@ -1,4 +1,4 @@
-//! Events brought to the few forms that accountants compute with.
+//! Reduces events to the few forms that accountants compute with.
 
 use super::{AccountError, AccountantKind};
 use crate::{

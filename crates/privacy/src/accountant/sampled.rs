@@ -1,4 +1,4 @@
-//! The pair of laws behind a Poisson-sampled Gaussian release, shared by the Renyi and the privacy-loss accountants.
+//! The pair of distributions behind a Poisson-sampled Gaussian release, shared by the Renyi and the privacy-loss accountants.
 //!
 //! With noise of standard deviation z per unit of sensitivity, an output without the user is Q = N(0, z^2) and with
 //! the user P = (1 - q) N(0, z^2) + q N(1, z^2). For a group of k users, each sampled on its own, P is the mixture of

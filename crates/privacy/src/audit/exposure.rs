@@ -1,5 +1,5 @@
-//! How much more likely a planted secret is than secrets of the same kind that were not planted (Carlini, Liu, Erlingsson, Kos and Song
-//! 2019, "The Secret Sharer", arXiv:1802.08232v3).
+//! Exposure: how much more likely a planted secret is than secrets that were not planted (Carlini, Liu, Erlingsson, Kos and Song 2019, "The
+//! Secret Sharer", arXiv:1802.08232v3).
 //!
 //! A canary is drawn uniformly from a space of |R| possible ones. Sort all of them by how likely the model finds them: the exposure of the
 //! canary is `log2 |R| - log2 rank` (Definition 3): 0 bits for the last, log2 |R| for the first, 1 bit on average without memorization.
@@ -23,13 +23,13 @@ const FEWEST: usize = 20;
 pub struct Exposure {
     /// 1 for the most likely, among the canary and all references.
     pub rank: usize,
-    /// By rank.
+    /// Exposure by rank.
     pub by_rank: f64,
     /// By a skew normal distribution.
     pub by_estimate: f64,
 }
 
-/// What canaries that were not planted look like to a model.
+/// The scores of canaries that were not planted, as references.
 #[derive(Debug, Clone, PartialEq)]
 pub struct References {
     sorted: Vec<f64>,

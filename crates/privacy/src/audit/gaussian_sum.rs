@@ -1,4 +1,4 @@
-//! A noised sum whose epsilon is known: what an audit is tested with, before it tests a run.
+//! A noised sum with known epsilon, to test the audit itself.
 //!
 //! Every canary is a user with a direction of its own. Those that take part are clipped, encoded, added up and released with discrete
 //! Gaussian noise by the same code as the updates of a run ([`crate::stages`], [`crate::mechanism`]), so the sum has an exact formal
@@ -78,7 +78,7 @@ impl GaussianSum {
         Ok(Self { canaries, seed, encoding, clipping, plan, epsilon })
     }
 
-    /// What the accountant says of it.
+    /// The epsilon by the accountant.
     #[must_use]
     pub const fn epsilon(&self) -> Epsilon {
         self.epsilon
@@ -115,7 +115,7 @@ impl GaussianSum {
         (0..self.canaries).map(|_| words.next_word() & 1 == 1).collect()
     }
 
-    /// What a canary sends.
+    /// The encoded update that a canary sends.
     ///
     /// # Errors
     /// When it cannot be encoded.
@@ -128,7 +128,7 @@ impl GaussianSum {
         clipped.encode(&self.encoding, &mut self.words(Purpose::Rounding, canary)).map_err(bench)
     }
 
-    /// Who releases one block after the other.
+    /// Releases one block after the other.
     ///
     /// # Errors
     /// When the noise cannot be drawn.

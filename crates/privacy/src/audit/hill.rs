@@ -53,7 +53,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Of the logarithms of likelihood ratios.
+    /// Fits the logarithms of likelihood ratios.
     ///
     /// # Errors
     /// When there are too few, one is no number, or the largest are all equal.

@@ -1,5 +1,5 @@
-//! Telling members from others by a threshold on one number, such as the loss of a model on a user's text (Yeom, Giacomelli, Fredrikson and
-//! Jha 2018, "Privacy Risk in Machine Learning", arXiv:1709.01604v5): the ROC curve, its area, and what epsilon limits it to.
+//! Membership inference by a threshold on one number, such as the loss of a model on a user's text (Yeom, Giacomelli, Fredrikson and Jha
+//! 2018, "Privacy Risk in Machine Learning", arXiv:1709.01604v5): the ROC curve, its area, and the limit that epsilon sets.
 //!
 //! (eps, delta)-DP limits every attack: `TPR <= e^eps FPR + delta`, and the same for the complements (Kairouz, Oh and Viswanath 2015).
 //! The epsilon of the best threshold is an estimate: thresholds are chosen by looking, and all users share one model.

@@ -1,4 +1,4 @@
-//! The statistics of audits: attempts to show that a run protects less than it says.
+//! The statistics of audits: tests of whether a run protects less than it claims.
 //!
 //! An accountant says what an adversary can learn at most (an upper bound on epsilon). An audit attacks, and says what an adversary
 //! learned at least. If that is more than the accountant allows, one of the two is wrong. An audit that finds nothing proves nothing.
@@ -35,11 +35,11 @@ pub enum AuditError {
     /// A number outside its range.
     #[error("{what} must be {range}, got {got}")]
     OutOfRange {
-        /// Which number.
+        /// The name of the number.
         what: &'static str,
         /// The range in words.
         range: &'static str,
-        /// What arrived.
+        /// The value received.
         got: f64,
     },
     /// Too little to say anything about.
@@ -47,15 +47,15 @@ pub enum AuditError {
     TooFew {
         /// What there is too little of.
         what: &'static str,
-        /// How many are needed.
+        /// The number needed.
         least: usize,
-        /// How many there are.
+        /// The number found.
         got: usize,
     },
     /// A score that is no number.
     #[error("{what} number {index} is not a number: the run or the model is damaged")]
     NotFinite {
-        /// What it is a score of.
+        /// What was scored.
         what: &'static str,
         /// Which one, counted from 0.
         index: usize,
@@ -71,7 +71,7 @@ pub enum AuditError {
     Bench(String),
 }
 
-/// What an audit concludes.
+/// The conclusion of an audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -86,7 +86,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// In a sentence.
+    /// Describes it in a sentence.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {

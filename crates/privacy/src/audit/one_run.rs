@@ -70,7 +70,7 @@ pub struct Guesses {
     pub sides: Sides,
     /// Guesses.
     pub made: u64,
-    /// Right ones.
+    /// The number of correct guesses.
     pub correct: u64,
 }
 
@@ -83,7 +83,7 @@ const GRID: f64 = 0.01;
 /// The largest epsilon that is looked for.
 const MOST_EPSILON: f64 = 50.0;
 
-/// How many guesses are made, fixed by the number of canaries alone.
+/// The numbers of guesses, fixed by the number of canaries alone.
 #[must_use]
 pub fn plans(canaries: u64) -> Vec<(Sides, u64)> {
     let sized = |sides, share: u64, least: u64| (sides, (canaries / share).clamp(least, MOST_GUESSES).min(canaries));

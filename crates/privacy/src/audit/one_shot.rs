@@ -1,4 +1,4 @@
-//! An estimate of epsilon from the scores of canaries, without the loss that a proven bound has.
+//! An estimate of epsilon from the scores of canaries, tighter than a proven bound but without proof.
 //!
 //! Andrew, Kairouz, Oh, Oprea, McMahan and Suriyakumar 2023 ("One-shot Empirical Privacy Estimation for Federated Learning",
 //! arXiv:2302.03098v5, section 4): scores of canaries that took part and of those that did not are close to two normal

@@ -1,4 +1,4 @@
-//! What a guarantee lets an adversary do: trade-off functions (Dong, Roth and Su 2022), as the one-run audit needs them.
+//! Trade-off functions (Dong, Roth and Su 2022): what a guarantee allows an adversary, for the one-run audit.
 //!
 //! A mechanism is f-DP if every test between two neighbours with false positive rate x has a false negative rate of at least f(x).
 //! Write `F(x) = 1 - f(x)`: an event that has probability x under one neighbour has at most probability F(x) under the other. The audit
@@ -36,7 +36,7 @@ pub enum TradeOff {
 }
 
 impl TradeOff {
-    /// One (epsilon, delta).
+    /// The trade-off function of one (epsilon, delta) pair.
     #[must_use]
     pub fn pair(epsilon: f64, delta: f64) -> Self {
         Self::Pairs(vec![(epsilon, delta)])

@@ -1,4 +1,4 @@
-//! Correlated noise that can be asked for by name: which strategy matrix, for whom, how large.
+//! Designs of correlated noise by name: the strategy matrix and its size.
 //!
 //! A [`Design`] is all that settings, `keyhush init`, the command line, proposals and the statement say of a mechanism, and how its
 //! matrix is made. What the matrix costs and how its noise is drawn follow from the matrix alone ([`crate::sensitivity`],
@@ -31,13 +31,13 @@ pub const TREE: &Design = &tree::TREE;
 
 /// Correlated noise of a kind.
 pub struct Design {
-    /// In settings and flags.
+    /// Its name in settings and flags.
     pub name: &'static str,
     /// In the statement of a guarantee.
     pub title: &'static str,
-    /// In a sentence.
+    /// A short name for sentences.
     pub short: &'static str,
-    /// In a line of help.
+    /// A description for help texts.
     pub about: &'static str,
     /// How large its matrix is, where somebody has to say.
     pub size: Option<Size>,
@@ -51,22 +51,22 @@ pub struct Design {
     make: fn(&Setting, usize, Objective) -> Result<Factorization, FactorizationError>,
 }
 
-/// How large a matrix is.
+/// The size of a matrix, as a setting.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
-    /// What is counted.
+    /// Bands or buffers.
     pub of: SizeOf,
     /// What is taken by default; none where it must be said.
     pub default: Option<usize>,
-    /// An example.
+    /// A usual number, as an example.
     pub usual: usize,
-    /// What to take, for whoever asks.
+    /// Advice on how many to use.
     pub advice: &'static str,
     /// What is proposed where participations of a user are so far apart.
     pub proposed: fn(distance: u64) -> usize,
 }
 
-/// What is counted in a matrix; settings and flags have these names.
+/// The quantity that gives a matrix its size; settings and flags have these names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SizeOf {
     /// Coefficients of the first column.
@@ -76,10 +76,10 @@ pub enum SizeOf {
 }
 
 impl SizeOf {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 2] = [Self::Bands, Self::Buffers];
 
-    /// In settings and flags.
+    /// Its name in settings and flags.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

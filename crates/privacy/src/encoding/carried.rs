@@ -1,5 +1,5 @@
-//! An encoding on its way to another process or machine: as what it was made of. Reading makes it anew, with the same
-//! checks, and refuses what does not come out as the encoding that was written.
+//! An encoding serialized for another process or machine, as its parts. Reading rebuilds it with the same checks, and refuses it if the
+//! result differs from the encoding that was written.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 

@@ -1,4 +1,4 @@
-//! Noise that the users add themselves, so that nobody ever holds a sum without noise.
+//! Noise added by the users themselves, so that nobody ever holds a sum without noise.
 //!
 //! Each user adds Skellam noise to the own integers before they are masked (Agarwal, Kairouz and Liu 2021). Skellam
 //! variables add up to a Skellam variable, so k users with the local variance v each make noise of variance k v exactly.
@@ -21,7 +21,7 @@ use crate::{
     noise::skellam::{LEAST_VARIANCE, MOST_VARIANCE, VarianceError, check_variance},
 };
 
-/// Whose noise can be counted on.
+/// The survivors whose noise counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Survivors {
@@ -84,7 +84,7 @@ impl DistributedNoise {
         Ok(Self { layout, local_variances, survivors })
     }
 
-    /// What one release amounts to for a user who takes part.
+    /// The event of one release for a user who takes part.
     #[must_use]
     pub fn event(&self) -> PrivacyEvent {
         let one = |(segment, variance)| self.event_of(segment, variance);
@@ -103,13 +103,13 @@ impl DistributedNoise {
         }
     }
 
-    /// Whose noise is counted on.
+    /// The survivors whose noise counts.
     #[must_use]
     pub const fn survivors(&self) -> Survivors {
         self.survivors
     }
 
-    /// What it is the noise of.
+    /// The layout of the noised vector.
     #[must_use]
     pub const fn layout(&self) -> &Layout {
         &self.layout

@@ -1,4 +1,4 @@
-//! The segments of the vector that a round adds up, how far one user moves each, and the noise that each gets.
+//! The segments of a round's vector: how far one user moves each, and its noise.
 //!
 //! All segments are released together with independent noise, so what one user can do to all of them at once is one
 //! event, computed here from the layout and nowhere else (Andrew et al. 2021, Theorem 1; rule P9).
@@ -14,7 +14,7 @@ pub const HALF_BIT: u32 = 1 << 15;
 /// A weight of 1, in grid steps.
 pub const FULL_WEIGHT: u32 = 1 << 15;
 
-/// What a segment of the vector holds.
+/// The kind of a segment of the vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SegmentKind {
@@ -34,9 +34,9 @@ pub enum SegmentKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayoutSegment {
-    /// What it holds.
+    /// The kind of segment.
     pub kind: SegmentKind,
-    /// How many coordinates.
+    /// The number of coordinates.
     pub len: usize,
     /// The largest squared L2 norm of one user's part, in squared grid steps; of a quotient, which has no such parts, the
     /// square of how far one user more or less can move it.
@@ -68,7 +68,7 @@ pub(crate) fn sqrt_up(squared: u64) -> f64 {
     libm::sqrt(squared as f64) * (1.0 + 4.0 * f64::EPSILON)
 }
 
-/// The smallest integer parameter whose noise has at least this standard deviation after what rule P3 takes off.
+/// The smallest integer parameter whose noise has at least this standard deviation after what rule P3 subtracts.
 pub(crate) fn sigma_for(wanted: f64) -> Result<u64, EncodingError> {
     let sigma = libm::ceil(libm::sqrt(wanted * wanted + 9.0) * (1.0 + 8.0 * f64::EPSILON));
     if !(sigma.is_finite() && sigma <= 2.0f64.powi(57)) {
@@ -103,7 +103,7 @@ impl Layout {
         None
     }
 
-    /// All coordinates.
+    /// The number of coordinates of all segments.
     #[must_use]
     pub fn len(&self) -> usize {
         self.segments.iter().map(|s| s.len).sum()

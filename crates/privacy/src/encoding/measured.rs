@@ -1,4 +1,4 @@
-//! How large a user's integers are, segment by segment, exactly; measured as they come, while they are still in the processor.
+//! Exact norms of a user's integers, segment by segment, computed in the same pass that produces them.
 
 use super::{layout::Layout, rounding::Size};
 

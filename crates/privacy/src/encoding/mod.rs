@@ -1,4 +1,4 @@
-//! From floats to checked integers: grid, rounding, rotation, and the layout of the vector.
+//! Encodes floats as checked integers: grid, rounding, rotation, and the layout of the vector.
 //!
 //! A clipped update of norm at most C becomes integers on a grid of step `C / 2^k`, so its norm is at most 2^k steps,
 //! plus what rounding adds; the integer norm is checked exactly against that. Since the step follows the clip, integers,
@@ -48,7 +48,7 @@ pub const MOST_GRID_BITS: u32 = 28;
 /// The longest update: with the segments after it, its length fits a machine word of 32 bits.
 const MOST_COORDINATES: usize = 1 << 31;
 
-/// What cannot be encoded, or does not decode.
+/// Why something cannot be encoded or decoded.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum EncodingError {
     /// A plan without meaning.
@@ -56,7 +56,7 @@ pub enum EncodingError {
     Plan {
         /// The field.
         field: &'static str,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: String,
     },
     /// A sealed sum that does not open.
@@ -83,9 +83,9 @@ pub enum EncodingError {
     /// A vector of the wrong length.
     #[error("expected {expected} coordinates, got {got}")]
     Length {
-        /// What the encoding has.
+        /// The length of the encoding.
         expected: usize,
-        /// What arrived.
+        /// The value received.
         got: usize,
     },
     /// A vector of the wrong number of bytes.
@@ -93,7 +93,7 @@ pub enum EncodingError {
     Bytes {
         /// What the vector of the encoding has.
         expected: usize,
-        /// What arrived.
+        /// The value received.
         got: usize,
     },
     /// An update that was clipped to another norm than the encoding's.
@@ -107,9 +107,9 @@ pub enum EncodingError {
     /// Values that no honest user sends.
     #[error("the {segment:?} segment exceeds its bound: {problem}")]
     Bound {
-        /// Which segment.
+        /// The segment.
         segment: SegmentKind,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// Workers that left something out.
@@ -142,7 +142,7 @@ pub enum EncodingError {
     /// A number that is no residue.
     #[error("{got} is not a residue of {bits} bits")]
     Residue {
-        /// What arrived.
+        /// The value received.
         got: u32,
         /// Bits of the modulus.
         bits: u32,
@@ -150,7 +150,7 @@ pub enum EncodingError {
     /// Fewer or more users than a sum may be of.
     #[error("the sum has {got} users, expected from {least} to {most}")]
     Survivors {
-        /// Of how many it is.
+        /// The number of survivors given.
         got: u64,
         /// The fewest whose noise is enough.
         least: u64,
@@ -172,7 +172,7 @@ pub struct Counts {
     pub cap: u32,
 }
 
-/// What the vector of a run holds and how it is rounded.
+/// The contents of a run's vector, and how it is rounded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VectorPlan {
@@ -253,7 +253,7 @@ pub fn split(joint: NoiseMultiplier, others: &[f64]) -> Result<NoiseMultiplier, 
     NoiseMultiplier::new(1.0 / libm::sqrt(precision)).map_err(|_| refused)
 }
 
-/// How a round's vectors are made and read: one value for the device, the aggregator and the release.
+/// The encoding of a round's vectors: one value for the device, the aggregator and the release.
 #[derive(Debug, Clone)]
 pub struct Encoding {
     plan: VectorPlan,
@@ -318,7 +318,7 @@ impl Encoding {
         Self { clip, id: id_of(&self.plan, clip, &self.layout), ..self.clone() }
     }
 
-    /// What the vector holds.
+    /// The segments of the vector.
     #[must_use]
     pub const fn layout(&self) -> &Layout {
         &self.layout
@@ -354,7 +354,7 @@ impl Encoding {
         self.clip.get() / grid_norm(self.plan.grid_bits)
     }
 
-    /// What is in the vector.
+    /// The plan of the vector.
     #[must_use]
     pub const fn plan(&self) -> &VectorPlan {
         &self.plan
@@ -411,7 +411,7 @@ impl Encoding {
         self.rotation.is_none().then_some(rule)
     }
 
-    /// From the units of the model to grid steps, for a user of this weight.
+    /// The factor from model units to grid steps, for a user of this weight.
     #[must_use]
     pub fn grid_scale(&self, weight: f64) -> f64 {
         weight * grid_norm(self.plan.grid_bits) / self.clip.get()

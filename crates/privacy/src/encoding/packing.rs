@@ -1,4 +1,4 @@
-//! How a user's integers lie in the bytes of a report: fixed widths, a few bits wider than the bounds of the layout ask for and no more.
+//! Packs a user's integers into the bytes of a report, at fixed widths just above the bounds of the layout.
 //!
 //! Each segment has lanes of one width, in two's complement, and begins with a whole byte; lane i has the bits from i b on, the lowest
 //! bit of the lowest byte first. Widths follow from the layout alone, so a size tells nothing of what was typed (rule P26). Bits after the last
@@ -22,7 +22,7 @@ const BLOCK: usize = 64;
 /// The widest lane: that of the integers themselves.
 const MOST_BITS: usize = 32;
 
-/// How the integers of a layout lie in bytes.
+/// The packing of a layout's integers in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packing(Vec<Lanes>);
 
@@ -138,7 +138,7 @@ impl Drop for Reached {
 }
 
 impl Unpacking {
-    /// How far it is.
+    /// How much has been unpacked.
     pub(crate) fn reached(&self) -> Reached {
         let Self { segment, start, left, taken, .. } = *self;
         Reached { values: self.values.len(), segment, start, left, held: self.held.clone(), taken }

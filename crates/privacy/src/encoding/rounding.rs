@@ -1,4 +1,4 @@
-//! From real coordinates to integers whose norm is at most a stated bound, checked exactly.
+//! Rounds real coordinates to integers whose norm is at most a stated bound, checked exactly.
 //!
 //! The bound is that of Xu et al. 2023, section 2.4 (Kairouz et al. 2021, Proposition 26): for a vector of norm at most r
 //! in d dimensions, a stochastic rounding has squared norm at most `r^2 + d/4 + sqrt(2 ln(1/alpha)) (r + sqrt(d)/2)`
@@ -17,7 +17,7 @@ pub const XU_ALPHA: f64 = 0.606_530_659_712_633_4;
 /// that happens to fewer than one in 10^11 vectors; it costs a little accuracy and no privacy.
 const ATTEMPTS: usize = 256;
 
-/// How coordinates become integers.
+/// The rounding of coordinates to integers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Rounding {

@@ -1,4 +1,4 @@
-//! What happened to users' data, as a value.
+//! Privacy events: what happened to users' data, as values.
 //!
 //! A [`PrivacyEvent`] records a release; accountants judge it; calibration only searches. The meaning of a variant
 //! never changes once written, because ledgers hold them: new facts get new variants. Each doc comment below is
@@ -17,7 +17,7 @@ use crate::{
     units::{Rho, UnitError},
 };
 
-/// What makes two datasets neighbours; a guarantee without it says nothing.
+/// The adjacency: what makes two datasets neighbours. A guarantee without it means nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Adjacency {
@@ -107,13 +107,13 @@ impl Segment {
     }
 }
 
-/// What happened to users' data.
+/// A privacy event: what happened to users' data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum PrivacyEvent {
     /// Something was computed from users' data and released without privacy. Costs infinity.
     NonPrivate {
-        /// What it was.
+        /// A description of what was released.
         what: String,
     },
     /// One release of a vector plus Gaussian noise, every user taking part.
@@ -177,7 +177,7 @@ pub enum PrivacyEvent {
         l2_sensitivity: f64,
     },
     /// All rounds of a run of fresh noise whose users take part within limits ([`Participation::MinSeparation`] or
-    /// [`Participation::Once`]): each round is `event` for whoever takes part in it, and nothing for everybody else. It
+    /// [`Participation::Once`]): each round is `event` for users who take part in it, and nothing for all others. It
     /// costs `event` as often as a user can take part in so many rounds; nothing is amplified.
     LimitedRounds {
         /// How many rounds there were.
@@ -196,9 +196,9 @@ pub enum PrivacyEvent {
     },
     /// The same event, independently, many times.
     Repeat {
-        /// How many times.
+        /// The number of repetitions.
         times: u64,
-        /// What was repeated.
+        /// The repeated event.
         event: Box<PrivacyEvent>,
     },
     /// Several events, each possibly chosen by looking at the releases before it.
@@ -224,9 +224,9 @@ pub enum EventError {
     Adjacency {
         /// The event.
         event: &'static str,
-        /// What it was given.
+        /// The adjacency given.
         adjacency: Adjacency,
-        /// What it needs.
+        /// The adjacency or participation that is needed.
         needs: &'static str,
     },
     /// A participation that the event's analysis does not cover.
@@ -234,7 +234,7 @@ pub enum EventError {
     ParticipationKind {
         /// The event.
         event: &'static str,
-        /// What it needs.
+        /// The adjacency or participation that is needed.
         needs: &'static str,
     },
     /// The participation contradicts itself.
@@ -248,7 +248,7 @@ pub enum EventError {
     Matrix {
         /// The matrix.
         matrix: &'static str,
-        /// What is wrong.
+        /// A description of the problem.
         problem: String,
     },
     /// More repetitions than can be counted.

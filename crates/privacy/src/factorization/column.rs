@@ -12,7 +12,7 @@ pub(super) struct Shape {
     pub(super) rounds: usize,
     /// The distance of two participations.
     pub(super) distance: usize,
-    /// How many fit.
+    /// The number of participations that fit.
     pub(super) count: usize,
     pub(super) objective: Objective,
 }

@@ -13,7 +13,7 @@ use crate::{
     sensitivity,
 };
 
-/// What a strategy matrix does to prefix sums, for unit clip and unit noise multiplier.
+/// The errors of a strategy matrix on prefix sums, for unit clip and unit noise multiplier.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Errors {
     /// The squared sensitivity of C under the participation limits.

@@ -1,4 +1,4 @@
-//! The coefficients that make correlated noise small, computed here and not copied from a table.
+//! Computes coefficients that minimize the error of correlated noise, rather than copying them from a table.
 //!
 //! A correlated-noise mechanism releases the prefix sums `A x` (A: ones on and below the diagonal) as `B (C x + Z)`
 //! with `A = B C`. One user moves `C x` by the sensitivity of C, so Z has that standard deviation per unit of noise
@@ -141,13 +141,13 @@ pub enum FactorizationError {
     /// No rounds, or more than can be optimised for.
     #[error("rounds must be between 1 and {MAX_ROUNDS}, got {got}")]
     Rounds {
-        /// What was asked for.
+        /// The requested value.
         got: u64,
     },
     /// No bands, or more than rounds.
     #[error("bands must be between 1 and the {rounds} rounds, got {got}")]
     Bands {
-        /// What was asked for.
+        /// The requested value.
         got: usize,
         /// The rounds.
         rounds: u64,
@@ -163,7 +163,7 @@ pub enum FactorizationError {
     /// No buffers, or too many.
     #[error("buffers must be between 1 and {MAX_BUFFERS}, got {got}")]
     Buffers {
-        /// What was asked for.
+        /// The requested value.
         got: usize,
     },
     /// Sampling has no separation.

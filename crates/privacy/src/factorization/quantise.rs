@@ -1,4 +1,4 @@
-//! Coefficients on a grid: the exact mechanism needs multiples of a power of two (rule P4).
+//! Rounds coefficients to a grid: the exact mechanism needs multiples of a power of two (rule P4).
 //!
 //! Rounding to the nearest multiple keeps the order of the coefficients, so a column that never rises still does not,
 //! and a 1 stays a 1. BLT weights are rounded down, so that their sum, which is c_1, stays at most 1.

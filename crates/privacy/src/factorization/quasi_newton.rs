@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-/// How hard to try.
+/// Limits of the optimization.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Effort {
     /// The most steps.

@@ -1,4 +1,4 @@
-//! Buffered linear Toeplitz noise: a few buffers stand for all bands.
+//! Buffered linear Toeplitz noise: a few buffers replace all bands.
 //!
 //! Dvijotham et al. 2024 (arXiv:2404.16706) and McMahan, Xu and Zhang 2024 (arXiv:2408.08868): C with `c_0 = 1` and
 //! `c_i = sum_j w_j d_j^(i-1)` needs, for `n = C^-1 Z`, only the buffers `b_j <- d_j b_j + n_t` and

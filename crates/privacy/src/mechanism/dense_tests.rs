@@ -1,4 +1,4 @@
-//! Every mechanism against its dense matrix, in exact arithmetic: equal, not close (rule P4).
+//! Tests every mechanism against its dense matrix in exact arithmetic, for equality (rule P4).
 
 use num_bigint::BigInt;
 
@@ -265,7 +265,7 @@ fn kinds() -> [Correlation; 4] {
     ]
 }
 
-/// A mechanism that is taken up again at a position, which holds no noise, goes on as if nothing had happened: simulated, and
+/// A mechanism that is taken up again at a position, which holds no noise, continues as if nothing had happened: simulated, and
 /// with keys that are kept.
 #[test]
 fn p20_a_position_is_all_that_is_kept() {
@@ -336,7 +336,7 @@ impl StepKeys for Replayed<'_> {
     }
 }
 
-/// Rule P21: a run that is copied in the midst of a segment, with all its keys, and goes on with a sum in which one user
+/// Rule P21: a run that is copied during a segment, with all its keys, and continues with a sum in which one user
 /// differs. The difference of the two releases is not that user's update: it is covered by noise of both.
 #[test]
 fn p21_the_releases_of_two_copies_do_not_differ_by_one_user() {
@@ -444,7 +444,7 @@ fn memory_is_stated_beforehand() {
     assert_eq!(memory(blt), 4 * 2_400_000 * 8);
 }
 
-/// A sampled step of which nothing is released is passed over: the steps after it have the noise of their own numbers, and no
+/// A sampled step of which nothing is released is skipped: the steps after it have the noise of their own numbers, and no
 /// noise is used for two sums. Anything else is attempted again.
 #[test]
 fn p21_a_step_that_failed_is_passed_over_where_users_are_sampled() {

@@ -1,4 +1,4 @@
-//! Noise that the users add: nothing is left for the mechanism to add, only to count.
+//! Noise added by the users: the mechanism adds nothing, it only accounts for it.
 
 use super::{Correlation, Mechanism, MechanismError, MechanismPlan};
 use crate::{

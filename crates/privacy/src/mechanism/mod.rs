@@ -12,7 +12,7 @@
 //! anywhere, since together with what was released it would reveal the sums (rule P20); before the next release it is drawn
 //! again from the keys of the segment's steps, and where the segment is over it is not needed at all.
 //!
-//! Coordinates are drawn in chunks, each from a stream of its own, by whoever brings [`Workers`]; the bits are the same.
+//! Coordinates are drawn in chunks, each from its own stream, on any [`Workers`]; the bits are the same.
 
 mod banded;
 mod blt;
@@ -49,7 +49,7 @@ const TOEPLITZ: u64 = 2;
 /// The most noise that correlated mechanisms store, in grid steps: 16 times this still fits what they store it in.
 const MOST_CORRELATED_SIGMA: u64 = 1 << 27;
 
-/// What cannot be carried out.
+/// Why a mechanism cannot be made or used.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum MechanismError {
     /// The event contradicts itself.
@@ -61,9 +61,9 @@ pub enum MechanismError {
     /// More noise than a mechanism can store.
     #[error("the noise parameter {sigma} exceeds this mechanism's limit of {most}; use fewer grid_bits")]
     TooMuchNoise {
-        /// What was asked for.
+        /// The requested sigma.
         sigma: u64,
-        /// What it can hold.
+        /// The largest sigma supported.
         most: u64,
     },
     /// Coefficients that are not on the lattice (rule P4).
@@ -78,15 +78,15 @@ pub enum MechanismError {
     /// Coefficients that add up to more than the arithmetic holds.
     #[error("the coefficients add up to {sum}, more than {most}")]
     Coefficients {
-        /// What they add up to.
+        /// The sum of the coefficients.
         sum: f64,
-        /// What is held.
+        /// The largest sum supported.
         most: f64,
     },
     /// A tree is completed to a power of two.
     #[error("a tree can only be completed to a power of two, not to {size} rounds")]
     Completion {
-        /// What was asked for.
+        /// The requested size.
         size: u64,
     },
     /// Within a segment clip and rotation are constant (rule P7): what correlated noise adds now is to cancel what it
@@ -134,7 +134,7 @@ pub enum MechanismError {
     /// All planned steps have been released.
     #[error("all {rounds} planned rounds have been released")]
     Finished {
-        /// How many there were.
+        /// The number of rounds.
         rounds: u64,
     },
     /// Keys of other randomness than the plan's.
@@ -162,25 +162,25 @@ pub enum MechanismError {
     Broken,
 }
 
-/// How noise is correlated over steps.
+/// The correlation of noise over steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Correlation {
-    /// Not at all.
+    /// Independent noise.
     Independent,
-    /// By a strategy matrix.
+    /// Noise correlated by a strategy matrix.
     Matrix(NoiseMatrix),
 }
 
-/// What a mechanism does over a whole run.
+/// The plan of a mechanism over a whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MechanismPlan {
     /// Which of the run's mechanisms this is: two never share noise.
     pub stream: u64,
-    /// What makes neighbours.
+    /// The adjacency.
     pub adjacency: Adjacency,
-    /// Who takes part.
+    /// How users take part.
     pub participation: Participation,
     /// How noise is correlated.
     pub correlation: Correlation,
@@ -192,13 +192,13 @@ pub struct MechanismPlan {
 }
 
 impl MechanismPlan {
-    /// All rounds.
+    /// The number of rounds.
     #[must_use]
     pub fn rounds(&self) -> u64 {
         self.segments.iter().map(|s| s.rounds).sum()
     }
 
-    /// A step as the keys of its noise name it, and whether later steps take off noise that was added up to it; none where
+    /// A step as the keys of its noise name it, and whether later steps subtract noise that was added up to it; none where
     /// the mechanism adds no noise or has no such step.
     #[must_use]
     pub fn last_step(&self, step: u64) -> Option<LastStep> {
@@ -263,7 +263,7 @@ impl MechanismPlan {
         if sum <= most { Ok(()) } else { Err(MechanismError::Coefficients { sum, most }) }
     }
 
-    /// What the first rounds of the run amount to, all planned ones or fewer.
+    /// The event of the first rounds of the run, all planned ones or fewer.
     ///
     /// # Errors
     /// When the plan cannot be accounted for.
@@ -385,7 +385,7 @@ impl Matrix {
     }
 }
 
-/// Where a mechanism stands: all that is kept of it. It holds no noise.
+/// The position of a mechanism: all that is stored of it. It holds no noise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Position {
@@ -400,7 +400,7 @@ impl Position {
     const START: Self = Self { segment: 0, rounds: 0, encoding: None };
 }
 
-/// A mechanism in the midst of its run.
+/// A mechanism during its run.
 #[derive(Debug)]
 pub struct Mechanism {
     plan: MechanismPlan,
@@ -454,7 +454,7 @@ impl Mechanism {
         Ok(mechanism)
     }
 
-    /// The state of independent noise after so many releases. No other noise goes on from their number alone.
+    /// The state of independent noise after so many releases. No other noise continues from their number alone.
     ///
     /// # Errors
     /// When noise is correlated, the plan has fewer steps, or it cannot be carried out.
@@ -473,7 +473,7 @@ impl Mechanism {
         Self::at(plan, layout, randomness, position)
     }
 
-    /// Where it stands.
+    /// The position of the next step.
     #[must_use]
     pub const fn position(&self) -> Position {
         self.position
@@ -498,14 +498,14 @@ impl Mechanism {
         self.position.rounds == 0
     }
 
-    /// Whether later steps take off noise that was added so far.
+    /// Whether later steps subtract noise that was added so far.
     #[must_use]
     pub fn needs_noise_again(&self) -> bool {
         let last = self.step().checked_sub(1).and_then(|step| self.plan.last_step(step));
         last.is_some_and(|last| last.needed_again)
     }
 
-    /// What the next release will say that it costs: for the ledger to be asked before the round.
+    /// The event of the next release, to check it with the ledger before the round.
     ///
     /// # Errors
     /// When all steps have been released.
@@ -514,7 +514,7 @@ impl Mechanism {
         self.plan.event_at(self.position.segment, self.position.rounds + 1, &self.layout)
     }
 
-    /// What it does over the whole run.
+    /// The plan over the whole run.
     #[must_use]
     pub const fn plan(&self) -> &MechanismPlan {
         &self.plan
@@ -531,7 +531,7 @@ impl Mechanism {
     }
 
     /// The same on the threads of the caller: chunks of the vector have streams of their own, so the release has the same bits
-    /// whoever draws which.
+    /// whichever worker draws which.
     ///
     /// # Errors
     /// As [`Mechanism::release`]; and when the workers left something out.
@@ -603,7 +603,7 @@ impl Mechanism {
     }
 
     /// Moves on past a step that was released and recorded before this state was kept again: after a crash the recorded
-    /// release is used, and the step is never released anew (rule P13).
+    /// release is used, and the step is never released again (rule P13).
     ///
     /// # Errors
     /// When the release is not that of the next step, or contradicts the segment; the state stays as it is.

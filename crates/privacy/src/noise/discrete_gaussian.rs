@@ -29,7 +29,7 @@ use crate::rng::RandomWords;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("sigma must be an integer from 32 to 2^57 grid steps, got {got}")]
 pub struct SigmaError {
-    /// What was refused.
+    /// The refused value.
     pub got: u64,
 }
 
@@ -88,7 +88,7 @@ impl DiscreteGaussianSampler {
         out.iter_mut().for_each(|y| *y = self.draw(words));
     }
 
-    /// One draw.
+    /// Draws one sample.
     #[inline]
     pub fn draw(&self, words: &mut RandomWords) -> i64 {
         loop {

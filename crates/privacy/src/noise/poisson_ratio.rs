@@ -1,4 +1,4 @@
-//! How likely a Poisson draw is beside the likeliest: `p(k) / p(lambda)`, for integer `lambda`, approximately and exactly.
+//! The likelihood of a Poisson draw relative to the mode: `p(k) / p(lambda)`, for integer `lambda`, approximately and exactly.
 //!
 //! Since lambda is an integer, `p(lambda - 1) = p(lambda)`, and both sides fall from there. A draw lies `distance` steps
 //! from the top on its side: at `lambda + distance` or at `lambda - 1 - distance`. Then

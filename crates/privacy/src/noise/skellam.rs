@@ -37,7 +37,7 @@ const MARGIN: f64 = 1.0 / (1u64 << 36) as f64;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the variance must be an even integer from 1024 to 2^60 squared grid steps, got {got}")]
 pub struct VarianceError {
-    /// What was refused.
+    /// The refused value.
     pub got: u64,
 }
 
@@ -76,7 +76,7 @@ impl SkellamSampler {
         out.iter_mut().for_each(|y| *y = self.draw(words));
     }
 
-    /// One draw.
+    /// Draws one sample.
     #[inline]
     pub fn draw(&self, words: &mut RandomWords) -> i64 {
         // Both lie within 2^62 of 0.
@@ -97,7 +97,7 @@ enum Verdict {
 struct CentredPoisson {
     lambda: u64,
     stairs: Staircase,
-    /// For each step, right and left: whoever decides below this, in units of 2^-32, keeps any place of the step.
+    /// For each step, right and left: a decision below this, in units of 2^-32, accepts any place of the step.
     keep_below: Vec<[u32; 2]>,
 }
 

@@ -1,4 +1,4 @@
-//! Staircases with integer heights over a falling curve: what the exact samplers propose from.
+//! Staircases with integer heights above a falling curve: the proposals of the exact samplers.
 //!
 //! A curve `G c(y)`, with c(0) = 1 and c falling over y = 0, 1, 2, ..., is covered by steps of width `w = 2^b`. The heights
 //! are integers that add up to 2^63, so a step is chosen, exactly, by an alias table over integers (Walker 1977) from 63

@@ -8,7 +8,7 @@ use crate::{
     design::{DESIGNS, Design},
 };
 
-/// What adds the noise, and who takes part.
+/// The noise mechanism, and how users take part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mechanism {
     /// Gaussian noise in every round, every user in every round.
@@ -37,7 +37,7 @@ impl Mechanism {
         sampled.chain(DESIGNS.into_iter().map(Self::Correlated)).chain(others)
     }
 
-    /// In a line of help.
+    /// A description for help texts.
     #[must_use]
     pub fn about(self) -> String {
         let about = match self {

@@ -1,4 +1,4 @@
-//! A question about a run, field by field as a person gives it, and the event that it describes.
+//! A question about a run, field by field as a user gives it, and the event it describes.
 //!
 //! Flags, lines of a batch and rows of an experiment are all read into a [`Query`]. What contradicts itself, is missing or has
 //! no meaning is refused with the name of its field. [`solve`] has the questions in which one field is sought.
@@ -28,7 +28,7 @@ pub enum QueryError {
     Missing {
         /// The field, in snake case.
         field: &'static str,
-        /// What needs it.
+        /// Why the field is needed.
         why: String,
     },
     /// A field that has no meaning here.
@@ -52,15 +52,15 @@ pub enum QueryError {
     Illegal {
         /// The field, in snake case.
         field: &'static str,
-        /// What it must be.
+        /// What is required instead.
         problem: String,
     },
-    /// An event of a list.
+    /// An error in one event of a list.
     #[error("event {number}: {error}")]
     Event {
-        /// Which, from 1.
+        /// The number of the event, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// The underlying error.
         error: Box<QueryError>,
     },
     /// Nothing happened, so that nothing can be published about it.
@@ -100,7 +100,7 @@ pub struct Query {
     pub accountant: Option<AccountantKind>,
     /// The probability that a user takes part in a round, or of a population and a cohort.
     pub sampling_rate: Option<f64>,
-    /// All users.
+    /// The number of users in the population.
     pub population: Option<u64>,
     /// Users in a round (on average, for poisson).
     pub cohort: Option<u64>,
@@ -188,7 +188,7 @@ impl Query {
         Ok(delta)
     }
 
-    /// What the run costs.
+    /// The cost of the run.
     ///
     /// # Errors
     /// When something is missing, contradicts itself or has no meaning, and where the accountant does not judge such runs.
@@ -197,7 +197,7 @@ impl Query {
         Ok(self.accountant().judge_group(&event, delta, self.group())?)
     }
 
-    /// What the run costs by the rho of Xu et al. 2023, rounded to two decimals before it is converted (rule P8): the judgement
+    /// The cost of the run by the rho of Xu et al. 2023, rounded to two decimals before it is converted (rule P8): the judgement
     /// and both rhos, as it is and as it was rounded. Optimistic where that rounds down, so nothing is claimed from below.
     ///
     /// # Errors
@@ -238,7 +238,7 @@ impl Query {
         rounds.iter().map(at).collect()
     }
 
-    /// What happened, under an adjacency that all of it admits.
+    /// The event, under an adjacency that all parts admit.
     ///
     /// # Errors
     /// When something is missing, contradicts itself or has no meaning.
@@ -271,7 +271,7 @@ impl Query {
 
     /// What belongs beside the list of events, not into it.
     fn refuse_in_list(&self, i: usize) -> Result<(), QueryError> {
-        let with = || format!("event {} of a list; put it beside the list", i + 1);
+        let with = || format!("event {} of a list; put it next to the list, not inside", i + 1);
         for (given, field) in [
             (self.accountant.is_some(), "accountant"),
             (self.delta.is_some(), "delta"),
@@ -350,7 +350,7 @@ impl Query {
         }
     }
 
-    /// Fields that the mechanism has no use for are refused: whoever gave them meant something else.
+    /// Fields that the mechanism does not use are refused: they were probably meant for something else.
     fn refuse_strangers(&self, mechanism: Mechanism) -> Result<(), QueryError> {
         use Mechanism::{DistributedSkellam, FixedSize, NonPrivate, Poisson, Skellam, Zcdp};
         let sampled = matches!(mechanism, Poisson | FixedSize);

@@ -1,4 +1,4 @@
-//! Questions in which one field is sought: the noise, rounds or cohort that a target needs.
+//! Solves a question for one field: the noise, rounds or cohort that a target needs.
 
 use super::{Mechanism, Query, QueryError};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     calibrate::{CalibrateError, Calibrated, Target},
 };
 
-/// What was found, and the event of the run that has it.
+/// The solution, and the event of the run that has it.
 pub type Found<T> = (PrivacyEvent, Calibrated<T>);
 
 fn target(query: &Query, epsilon: f64) -> Result<Target, QueryError> {

@@ -1,4 +1,4 @@
-//! How far one user can move `C x` over a whole run of correlated noise, for a unit clip.
+//! Sensitivity: how far one user can move `C x` over a whole run of correlated noise, for a unit clip.
 //!
 //! The accountants turn this into one Gaussian: `mu = sensitivity / noise_multiplier`, `rho = mu^2 / 2`. Participations
 //! keep the minimum separation and the maximum count across all segments (rules P5 to P7).

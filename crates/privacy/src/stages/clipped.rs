@@ -16,7 +16,7 @@ use crate::{
     units::ClipNorm,
 };
 
-/// What local training changed. `Debug` shows its length and nothing else.
+/// A raw update: what local training changed. `Debug` shows its length and nothing else.
 pub struct Update(Vec<f32>);
 
 /// The bound on one layer.
@@ -29,7 +29,7 @@ pub struct LayerClip {
     pub bound: ClipNorm,
 }
 
-/// How an update is bounded.
+/// The clipping rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClipRule {
@@ -94,7 +94,7 @@ pub enum ClipRuleError {
     Length {
         /// What the layers add up to.
         expected: usize,
-        /// What the update has.
+        /// The length of the update.
         got: usize,
     },
 }
@@ -154,7 +154,7 @@ impl Clipping {
     }
 }
 
-/// What a user says beside the update.
+/// What a user sends besides the update.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contribution {
     /// w_k, cut to [0, 1]: the update is multiplied by it after clipping (rule P10). Not a number counts as 0.
@@ -172,7 +172,7 @@ impl Default for Contribution {
 }
 
 impl Update {
-    /// What local training changed.
+    /// An update: what local training changed.
     #[must_use]
     pub const fn new(delta: Vec<f32>) -> Self {
         Self(delta)
@@ -299,7 +299,7 @@ pub struct Clipped {
 }
 
 impl Clipped {
-    /// What a user sends who has nothing to learn from: zero in every coordinate, clip bit and weight included. Under zero-out
+    /// The contribution of a user without text: zero in every coordinate, clip bit and weight included. Under zero-out
     /// that is the neighbour, so it must not say that it is under the clip (rule P9).
     #[must_use]
     pub fn nothing(clipping: &Clipping, dimension: usize) -> Self {

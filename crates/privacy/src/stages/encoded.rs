@@ -1,4 +1,4 @@
-//! One user's integers, and the sum of many.
+//! One user's encoded integers, and the sum of many.
 
 use std::ops::Range;
 
@@ -58,13 +58,13 @@ impl Encoded {
         self.bytes_in(0..self.bytes())
     }
 
-    /// How many they are.
+    /// The number of bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.packing.bytes()
     }
 
-    /// Those of them that lie in a range.
+    /// The bytes in a range.
     #[must_use]
     pub fn bytes_in(&self, range: Range<usize>) -> Vec<u8> {
         self.packing.pack(&self.values, range)
@@ -95,7 +95,7 @@ impl Drop for Encoded {
 pub struct Spare(Vec<i32>);
 
 impl Spare {
-    /// How many bytes it is.
+    /// Its size in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.0.capacity() * size_of::<i32>()
@@ -176,7 +176,7 @@ impl Arriving {
     }
 }
 
-/// How far integers had come.
+/// The progress of unpacking integers.
 pub struct SoFar {
     reached: Reached,
     measured: Measured,
@@ -279,7 +279,7 @@ impl Sum {
         Ok(sum)
     }
 
-    /// The sum over all processes of one run, by a collective of theirs. `add` is given the integers of this process and
+    /// The sum over all processes of one run, by a collective operation. `add` is given the integers of this process and
     /// how many users they are of, and leaves in place of both those of all processes, or what it was given where another
     /// process gets the sum. The one place where integers without noise leave and come back: it is for processes that
     /// trust each other as threads do, each with a sum of the same encoding, and not for a network of strangers.

@@ -1,4 +1,4 @@
-//! From a raw update to what anyone may see: `Update -> Clipped -> Encoded -> Sum -> Released`.
+//! The stages from a raw update to a release: `Update -> Clipped -> Encoded -> Sum -> Released`.
 //!
 //! Each step consumes the type before it, and no type can be made in another way, so a step cannot be left out: what
 //! a ledger takes, and gives back to the optimizer as recorded, is a [`Released`], which only a mechanism makes, from a

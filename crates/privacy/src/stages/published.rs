@@ -30,7 +30,7 @@ pub struct Published {
 }
 
 /// A release that a mechanism made, or, marked as not private, [`super::Sum::release_without_privacy`]. There is one of each, and
-/// it cannot be read from bytes: whoever has one has come by all the stages before it. It reads as the [`Published`] that it is.
+/// it cannot be read from bytes: it can only be made through all the stages before it. It reads as the [`Published`] that it is.
 #[must_use]
 #[derive(Debug, PartialEq)]
 pub struct Released(Published);
@@ -74,7 +74,7 @@ impl Released {
         Self(Published { values, facts: Facts { layout, encoding, event, randomness, step } })
     }
 
-    /// What may be published of it: all.
+    /// Everything of it, to publish.
     #[must_use]
     pub fn into_published(self) -> Published {
         self.0
@@ -96,7 +96,7 @@ impl Published {
         &self.facts.event
     }
 
-    /// Where its noise came from.
+    /// The origin of its noise.
     #[must_use]
     pub const fn randomness(&self) -> Randomness {
         self.facts.randomness

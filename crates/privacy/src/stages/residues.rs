@@ -1,4 +1,4 @@
-//! Between integers and secure aggregation, which adds residues mod 2^b and knows nothing else.
+//! Converts integers to residues mod 2^b for secure aggregation, and sums back.
 //!
 //! A user's integers are shifted so that none is negative (Xu et al. 2023, Algorithm 2), and the sum is shifted back by as
 //! many users as survived, never by as many as were expected. The modulus is for the largest number of inputs that a round
@@ -23,7 +23,7 @@ use crate::{
 /// The widest residues.
 const MOST_BITS: u32 = 32;
 
-/// How the vectors of a round become residues mod 2^b, and residues a sum.
+/// Converts the vectors of a round to residues mod 2^b, and residues to a sum.
 ///
 /// A round whose users add the noise themselves:
 ///

@@ -1,4 +1,4 @@
-//! A sum on its way through a crash: sealed, so that whoever holds the file and not the key holds nothing.
+//! A sum encrypted at rest to survive a crash: the file is useless without the key.
 //!
 //! A server adds up reports as they arrive, for minutes. What it has added must survive its own end, and must not lie anywhere in the
 //! clear (rules P12 and P20): so it is kept under AES-256-GCM, with a key that lives elsewhere and is destroyed when the sum is
@@ -25,7 +25,7 @@ const TAG: usize = 16;
 /// The bytes of a number.
 const NUMBER: usize = size_of::<i64>();
 
-/// What sums are sealed with. It is wiped from memory when dropped; `Debug` shows nothing.
+/// The key that seals sums. It is wiped from memory when dropped; `Debug` shows nothing.
 pub struct SealingKey(Zeroizing<[u8; 32]>);
 
 impl SealingKey {
@@ -91,7 +91,7 @@ impl Sum {
         Ok(sum)
     }
 
-    /// What a seal is over.
+    /// The associated data of the seal.
     fn context(&self, bound_to: &[u8]) -> Vec<u8> {
         [b"keyhush sum v1\0", &self.id.as_bytes()[..], bound_to].concat()
     }

@@ -1,4 +1,4 @@
-//! An axis: what it spans, and where its ticks are.
+//! Chart axes: their range and ticks.
 //!
 //! Logarithmic axes are straight axes over the logarithm. The ticks are ours: those of `plotters` leave a logarithmic axis
 //! of less than a decade almost without any.

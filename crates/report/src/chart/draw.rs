@@ -1,4 +1,4 @@
-//! Draws a chart: title and legend above, so that they cover no line, then axes, intervals and lines.
+//! Draws a chart: title and legend above the lines, then axes, intervals and lines.
 
 use plotters::{
     coord::{Shift, ranged1d::Ranged},
@@ -75,7 +75,7 @@ fn text(size: i32, across: HPos, down: VPos) -> TextStyle<'static> {
     ("sans-serif", f64::from(fine(size)) * 1.24).into_font().color(&BLACK).pos(Pos::new(across, down))
 }
 
-/// About how wide a text is, in pixels: nobody knows the fonts of whoever looks.
+/// About how wide a text is, in pixels: the reader's fonts are unknown.
 fn text_width(text: &str, size: i32) -> i32 {
     (text.chars().count() as f64 * f64::from(size) * 0.58).ceil() as i32
 }

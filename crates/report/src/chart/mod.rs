@@ -1,11 +1,10 @@
-//! Line charts as SVG: the one way in which curves are drawn, in reports of runs, comparisons, sweeps, experiments and
-//! plots of epsilon.
+//! Line charts as SVG, for reports of runs, comparisons, sweeps, experiments and plots of epsilon.
 //!
 //! The pictures stand alone as files and inside pages. They are drawn for light pages; black and white are the only colours
 //! besides those of the series, so that a dark page can exchange the two.
 //!
 //! `plotters` draws; heading, legend, axes and ticks are laid out here, because it puts a legend over the lines, measures text with
-//! the fonts of whoever draws, and leaves a short logarithmic axis almost without ticks. The outermost tag is ours as well, for
+//! the fonts of the drawing machine, and leaves a short logarithmic axis almost without ticks. The outermost tag is ours as well, for
 //! a picture that scales and has a title for those who do not see it.
 
 mod axis;
@@ -19,11 +18,11 @@ use crate::markup::{escaped, shown};
 /// A line chart.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Chart {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// What runs to the right.
     pub x_label: String,
-    /// What runs upwards.
+    /// The label of the vertical axis.
     pub y_label: String,
     /// A logarithmic axis to the right; points that are not positive are left out.
     pub log_x: bool,
@@ -43,7 +42,7 @@ pub struct Chart {
 pub struct Series {
     /// What the legend says; a chart with one line has none.
     pub name: String,
-    /// From left to right.
+    /// The points, from left to right.
     pub points: Vec<(f64, f64)>,
     /// A thin second line behind it, such as its mean over several points.
     pub faint: Option<Vec<(f64, f64)>>,
@@ -58,7 +57,7 @@ impl Series {
         Self { name: name.into(), points, faint: None, band: None }
     }
 
-    /// With intervals around it.
+    /// Adds intervals around the line.
     #[must_use]
     pub fn with_band(self, band: Vec<(f64, f64, f64)>) -> Self {
         Self { band: Some(band), ..self }
@@ -74,15 +73,15 @@ impl Series {
 /// Why a chart could not be drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum ChartError {
-    /// No room.
+    /// The chart is too small.
     #[error(
         "a chart of {width} by {height} pixels has no room for its labels; \
          give {LEAST_WIDTH} by {LEAST_HEIGHT} to {MOST} by {MOST}"
     )]
     Size {
-        /// In pixels.
+        /// Width in pixels.
         width: u32,
-        /// In pixels.
+        /// Height in pixels.
         height: u32,
     },
     /// The drawing itself failed.

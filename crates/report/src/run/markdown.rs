@@ -14,7 +14,7 @@ struct Blocks<'a> {
 }
 
 enum Block<'a> {
-    /// With its level.
+    /// A heading with its level.
     Heading(usize, Vec<Span<'a>>),
     List(Vec<Vec<Span<'a>>>),
     Paragraph(Vec<Span<'a>>),

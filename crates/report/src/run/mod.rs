@@ -1,7 +1,7 @@
-//! `report.html`: a run on one page, in one file that needs nothing else.
+//! `report.html`: a run on one self-contained page.
 //!
 //! A report shows what the other files of a run hold. Nothing in it is new, so it may be shown wherever they may, and it can be
-//! made again at any time: of a run that is over, that goes on, or that was killed.
+//! made again at any time: of a run that is finished, in progress, or was killed.
 
 mod markdown;
 pub(crate) mod time;
@@ -49,7 +49,7 @@ pub fn write(folder: &Path) -> Result<(), ReportError> {
     Ok(files::write(&folder.join(REPORT_FILE), html.as_bytes())?)
 }
 
-/// What a report shows.
+/// The contents of a report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report<'a> {
     /// The name of the run.
@@ -74,11 +74,11 @@ pub struct Report<'a> {
     pub metrics: &'a [Metrics],
     /// Its rounds.
     pub timing: &'a [Timing],
-    /// Attempts at its rounds that came to nothing.
+    /// Failed attempts at its rounds.
     pub failed: &'a [Failed],
     /// What its canaries show, where it has some and is over.
     pub audit: Option<&'a Shown>,
-    /// What it took.
+    /// The run's cost.
     pub cost: Cost,
     /// Its privacy statement, as Markdown.
     pub statement: String,
@@ -86,7 +86,7 @@ pub struct Report<'a> {
     pub ledger_head: String,
 }
 
-/// What a run took, in users and tokens.
+/// The cost of a run, in users and tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
     /// Users that the plan declares.
@@ -97,7 +97,7 @@ pub struct Cost {
     pub most_tokens: Option<u64>,
     /// Tokens that were read, exactly; a simulation may say so.
     pub simulated_tokens: Option<u64>,
-    /// Users who took part, exactly, each counted for each of their rounds, and those of them whose training ran away; a simulation may
+    /// Users who took part, exactly, each counted for each of their rounds, and those of them whose training diverged; a simulation may
     /// say so.
     pub simulated_users: Option<(u64, u64)>,
 }
@@ -123,7 +123,7 @@ struct Page<'a> {
     ledger_head: &'a str,
 }
 
-/// What canaries show.
+/// The result of the audit with canaries.
 struct Audited {
     words: String,
     picture: Markup,
@@ -133,7 +133,7 @@ struct Audited {
 /// A number that people look for first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Tile {
-    /// What it is.
+    /// The name of the number.
     pub name: String,
     /// The number, as people read it.
     pub value: String,
@@ -142,7 +142,7 @@ pub struct Tile {
 }
 
 impl<'a> Report<'a> {
-    /// Of what the folder of a run holds.
+    /// From the stored files of a run.
     #[must_use]
     pub fn of(kept: &'a Kept) -> Self {
         let participations = kept.metrics.last().map_or(0, |last| last.planned_participations);
@@ -292,7 +292,7 @@ impl<'a> Report<'a> {
         rows.extend(most_tokens.map(|n| row(["tokens read on devices, at most", &grouped(n)])));
         if let Some((users, not_finite)) = simulated_users {
             rows.push(row(["participations, as simulated", &grouped(users)]));
-            rows.push(row(["of these, training ran away", &grouped(not_finite)]));
+            rows.push(row(["of these, training diverged", &grouped(not_finite)]));
         }
         rows.extend(simulated_tokens.map(|n| row(["tokens read, as simulated", &grouped(n)])));
         rows

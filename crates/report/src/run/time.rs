@@ -1,4 +1,4 @@
-//! Where the time of a run went.
+//! The time of a run, by part.
 
 use askama::Template;
 use federated::{metrics::Timing, numbers::percent};

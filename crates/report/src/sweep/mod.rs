@@ -1,4 +1,4 @@
-//! `sweep.html`: where the combinations ended, against what was changed, and their curves; and the same as numbers.
+//! `sweep.html`: final values of the combinations against their settings, and their curves; and the same as numbers.
 
 mod summary;
 

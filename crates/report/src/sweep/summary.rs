@@ -1,4 +1,4 @@
-//! The runs of one combination together, as numbers for programs and as a line of a chart.
+//! Summarizes the runs of one combination, as numbers for programs and as a line of a chart.
 
 use federated::{
     metrics::{Metric, training::EPSILON},
@@ -8,19 +8,19 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::chart::Series;
 
-/// Where the runs of one combination ended: each number under its name.
+/// The final values of one combination's runs: each number under its name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     /// The headline and what is shown beside it, at the last evaluation.
     pub ends: Vec<(&'static Metric, Estimate)>,
     /// What one run alone cost, or would have cost with secret noise.
     pub epsilon: Estimate,
-    /// Which of the two.
+    /// Whether it is a simulation.
     pub is_simulation: bool,
 }
 
 impl Summary {
-    /// Of the runs of a combination.
+    /// Summarizes the runs of a combination.
     #[must_use]
     pub fn of(runs: &Runs) -> Self {
         let ends = runs.measures().shown_first().map(|metric| (metric, runs.last(metric)));

@@ -1,7 +1,7 @@
-//! What became of everybody, signed: a server that may lie about it is held to one story (rule P25).
+//! A client signs one view of who is alive, so that a lying server is held to one story (rule P25).
 //!
 //! What a client opens depends on who dropped out. A server that tells some of them one thing and others another can cut a
-//! few off and learn their sum, or one client's input, with no secret opened twice; neighbours who vouch for each other do not
+//! few off and learn their sum, or one client's input, with no secret opened twice; neighbours who confirm each other do not
 //! stop it, since a ring can be split into arcs that agree among themselves. So the story is one for the whole round: a quorum
 //! of the committee has signed it, each member signs one, and two quorums would have an honest member in common
 //! ([`Committee`](crate::parameters::Committee)). A client opens nothing before it has seen the signatures, and nothing in a
@@ -26,7 +26,7 @@ pub(super) struct Agreement {
     pub(super) committee: Vec<[u8; 32]>,
     /// Of a member of the committee: its own.
     pub(super) signing_key: Option<SigningKey>,
-    /// What it has signed.
+    /// The digest it has signed, if any.
     pub(super) signed: Option<[u8; 32]>,
 }
 

@@ -1,7 +1,7 @@
-//! Any lies at all, on small rings: each client is told of any set of its neighbours, and one view has any fate for anybody.
+//! Tests with arbitrary lies on small rings: each client is told of any set of its neighbours, and one view has any fate for any client.
 //!
 //! `splits` tries the lies that make sense on rings of real size; here nothing has to make sense. Every lie is tried on the
-//! smallest rings, and random ones, biased to cuts with blurred edges, on larger ones. Whoever believes the view opens: that
+//! smallest rings, and random ones, biased to cuts with blurred edges, on larger ones. Clients that believe the view open: that
 //! there is one view is taken as given. Sets of clients are bits of a number.
 
 use super::agree::Told;
@@ -89,7 +89,7 @@ impl Ring {
             seeds |= u32::from(corrupted_alone || opened && has(*alive, at)) << at;
             keys |= u32::from(corrupted_alone || opened && !has(*alive, at)) << at;
         }
-        // The masks in an input that nobody knows; who has one that its partner does not have is hidden for good.
+        // The masks in an input that nobody knows; who has one that its partner does not have is hidden permanently.
         let unknown = |at: usize| if has(keys, at) { 0 } else { told[at] & !keys };
         let is_hidden = |bare: u32, at: usize| {
             let masks = unknown(at);

@@ -1,5 +1,5 @@
-//! From what neighbours sealed to the masked input: `y = x + PRG(b_i) + sum_(j > i) PRG(s_ij) - sum_(j < i) PRG(s_ij)`
-//! mod 2^b (Bonawitz et al. 2017, section 4; Bell et al. 2020, Algorithm 2).
+//! Opens what neighbours sealed, and masks the input: `y = x + PRG(b_i) + sum_(j > i) PRG(s_ij) - sum_(j < i) PRG(s_ij)` mod 2^b (Bonawitz
+//! et al. 2017, section 4; Bell et al. 2020, Algorithm 2).
 
 use zeroize::{Zeroize, Zeroizing};
 

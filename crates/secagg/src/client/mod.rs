@@ -1,4 +1,4 @@
-//! A client's side of a round: one type for each thing that it can be waiting for.
+//! A client's side of a round: one type for each state.
 //!
 //! ```text
 //! AwaitNeighbourhood --Neighbourhood--> AwaitDelivery --Delivery--> Ready --input--> AwaitUnmask --UnmaskRequest--> done
@@ -39,7 +39,7 @@ use crate::{
     wire::WireError,
 };
 
-/// Why a client does not go on.
+/// Why a client does not continue.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -61,9 +61,9 @@ pub enum ClientError {
     /// More clients than the modulus is for.
     #[error("there are {got} clients, but the offer allows at most {most}")]
     TooManyClients {
-        /// How many there are.
+        /// The number found.
         got: u32,
-        /// How many there may be.
+        /// The largest number allowed.
         most: u32,
     },
     /// The coin is not the one that the server committed to.
@@ -78,9 +78,9 @@ pub enum ClientError {
     /// Evidence of our own that nobody would take.
     #[error("our evidence has {got} bytes, but the offer allows at most {most}")]
     LongEvidence {
-        /// How long it is.
+        /// The actual length.
         got: usize,
-        /// How long it may be.
+        /// The largest length allowed.
         most: usize,
     },
     /// Nobody attests this device's keys.
@@ -89,9 +89,9 @@ pub enum ClientError {
     /// A list that is not as long as it must be.
     #[error("expected a list of {expected} items, got {got}")]
     Count {
-        /// How many there are.
+        /// The number expected.
         expected: usize,
-        /// How many came.
+        /// The number received.
         got: usize,
     },
     /// A neighbour that the directory does not have there.
@@ -106,7 +106,7 @@ pub enum ClientError {
         /// Its slot in the list we are shown.
         slot: usize,
     },
-    /// A member that nobody vouches for.
+    /// A member that nobody certifies.
     #[error("the evidence of member {slot} is not valid")]
     Evidence {
         /// Its slot in the list we are shown.
@@ -136,7 +136,7 @@ pub enum ClientError {
     /// Too few of the committee have signed the view.
     #[error("{got} committee members have signed the server's view, but {needed} are needed")]
     NotAgreed {
-        /// How many have.
+        /// The number of valid signatures.
         got: usize,
         /// The quorum.
         needed: usize,
@@ -144,7 +144,7 @@ pub enum ClientError {
     /// So few neighbours that a sum could be of too few.
     #[error("{got} neighbours are left, but {needed} are needed")]
     TooFew {
-        /// How many are left.
+        /// The number of clients left.
         got: usize,
         /// The threshold.
         needed: usize,
@@ -160,9 +160,9 @@ pub enum ClientError {
     /// A coordinate that the modulus has no room for.
     #[error("a coordinate is {got}, but at most {most} is allowed")]
     Range {
-        /// What it is.
+        /// The refused value.
         got: u32,
-        /// What it may be.
+        /// The largest value allowed.
         most: u32,
     },
     /// No secrets can be drawn.
@@ -202,7 +202,7 @@ impl Drawn {
     }
 }
 
-/// What a client knows once it has shared its keys, until what neighbours sealed for it is delivered.
+/// A client that has shared its keys and waits for the delivery of its neighbours' shares.
 #[derive(Debug)]
 pub struct AwaitDelivery {
     terms: Terms,
@@ -236,7 +236,7 @@ pub enum Client {
     Aborted,
 }
 
-/// What a client does about a message.
+/// A client's reaction to a message.
 #[derive(Debug, PartialEq)]
 pub enum Reply {
     /// It answers.

@@ -1,4 +1,4 @@
-//! From an offer to shares for every neighbour: the client checks everything that the server says of the others.
+//! From an offer to shares for every neighbour: the client checks everything the server says about the others.
 
 use std::collections::HashSet;
 

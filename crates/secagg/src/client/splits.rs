@@ -1,4 +1,4 @@
-//! A search for lies that split a round: what a semi-malicious server can learn from clients that keep the real rules.
+//! Searches for lies that split a round: what a semi-malicious server can learn from clients that follow the protocol.
 //!
 //! The server lies about who shared when it delivers shares, and shows different clients different views. Whether a client
 //! believes a view is decided by the client's own code ([`Told::check`]); whether a view gets its quorum, which secrets are
@@ -95,7 +95,7 @@ impl Field {
         neighbours.iter().filter(|n| self.is_told(lies, client, **n)).count() >= self.threshold()
     }
 
-    /// The views: of those who are cut off, in which whoever they are told to be absent is, and of everybody else.
+    /// The view of clients that are cut off, with the absences they were told of, and the view of all others.
     fn views(&self, lies: &Lies) -> [View; 2] {
         let near_a_cut = |at: u32| self.neighbours[at as usize].iter().any(|n| lies.cut.contains(n));
         let seen_by_cut = |at: u32| {
@@ -157,7 +157,7 @@ impl Field {
         let key_opened: Vec<bool> =
             (0..self.clients()).map(|at| count(at, |present, alive| present && !alive)).collect();
         let is_known = |a: u32, b: u32| self.corrupted[b as usize] || key_opened[a as usize] || key_opened[b as usize];
-        // Of each, the masks in its input that nobody knows; who has one that its partner does not have is hidden for good.
+        // Of each, the masks in its input that nobody knows; who has one that its partner does not have is hidden permanently.
         let unknown = |at: u32| {
             let n = self.neighbours[at as usize].iter().copied();
             n.filter(move |n| self.is_told(lies, at, *n) && !is_known(at, *n))
@@ -290,7 +290,7 @@ fn most_in_half_windows(field: &Field) -> u32 {
     pairs.map(|(a, b)| of(a) + of(b)).max().unwrap_or(0)
 }
 
-/// Small rings whole: whoever is cut off and whoever is said to be dead, with one view and thresholds for which 2 t > k + c
+/// Small rings completely: any clients cut off and any declared dead, with one view and thresholds for which 2 t > k + c
 /// just holds. One less and there are splits.
 #[test]
 fn no_set_at_all_splits_a_small_ring_with_one_view() {
@@ -366,7 +366,7 @@ fn no_arc_splits_two_thousand() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Whoever is cut off, arcs, single clients, half-windows or any set, and whoever is said to be dead.
+    /// Clients that are cut off (arcs, single clients, half-windows or any set) and clients declared dead.
     #[test]
     fn no_lie_splits_a_round(
         clients in prop_oneof![40_u32..120, 301_u32..420],

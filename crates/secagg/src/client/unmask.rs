@@ -1,4 +1,4 @@
-//! The last answer: of each neighbour one share, of one kind.
+//! The last answer: one share for each neighbour, of one kind.
 
 use super::{ClientError, agree::Agreement, mask::Held};
 use crate::{
@@ -29,7 +29,7 @@ impl AwaitUnmask {
         Ok((self, message::Agreement { session, signature }))
     }
 
-    /// Opens of each neighbour the share that the server may have. Whoever is asked is alive itself: the question is only
+    /// Opens of each neighbour the share that the server may have. A client that is asked is alive itself: the question is only
     /// put to clients whose input arrived. The client is gone afterwards, so nobody gets the other share.
     ///
     /// # Errors

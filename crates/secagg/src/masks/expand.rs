@@ -1,4 +1,4 @@
-//! Adding masks to lanes, without ever writing a mask down.
+//! Adds masks to lanes without ever storing a mask.
 
 use zeroize::Zeroize;
 

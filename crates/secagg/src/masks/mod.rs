@@ -1,4 +1,4 @@
-//! The masks that hide a vector, and the packed form of vectors and masks alike.
+//! The masks that hide a vector, and the packed form of vectors and masks.
 //!
 //! A vector is residues mod 2^b in `u32` lanes. Lanes wrap, and whatever they hold above bit b is harmless: it cannot
 //! flow down, and [`reduce`] or [`pack`] cuts it off once at the end. A vector is padded to whole blocks of [`BLOCK`]

@@ -1,4 +1,4 @@
-//! Against a slow reference: the layout bit by bit, and AES one block at a time.
+//! Tests against a slow reference: the layout bit by bit, and AES one block at a time.
 
 use aes::{
     Aes256, Aes256Enc,

@@ -1,4 +1,4 @@
-//! Who signs what became of everybody, so that a server that lies has one story for all.
+//! The size and quorum of the committee that signs the view, so that a lying server has one story for all.
 //!
 //! Of a committee of m clients q must sign. Two stories with q signatures each have 2 q - m signers in common, and an honest
 //! client signs one. So there are not two while fewer than 2 q - m of the committee are corrupted.
@@ -13,7 +13,7 @@ use super::{Adversary, Adversity, Hypergeometric, ParameterError, TO_SPARE, ln_p
 /// The most clients of whom all sign.
 pub const EVERYBODY: u32 = 300;
 
-/// How many sign, and how many signatures decide.
+/// The size of the committee, and its quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Committee {
     /// m: its members.

@@ -11,19 +11,19 @@ pub enum ParameterError {
     /// A fraction that is none.
     #[error("the {what} fraction must be at least 0 and less than 1, got {value}")]
     Fraction {
-        /// Of which clients.
+        /// The kind of clients.
         what: &'static str,
-        /// What was given.
+        /// The refused value.
         value: f64,
     },
     /// A number of bits that cannot be kept.
     #[error("the {what} bits must be from {least} to {MOST_BITS}, got {value}")]
     Bits {
-        /// Of what.
+        /// The name of the number.
         what: &'static str,
         /// The fewest.
         least: u32,
-        /// What was given.
+        /// The refused value.
         value: u32,
     },
     /// Assumptions that no graph withstands.
@@ -35,7 +35,7 @@ pub enum ParameterError {
         }
     )]
     TooAdverse {
-        /// What the server does.
+        /// The adversary class of the server.
         adversary: Adversary,
         /// The corrupted fraction.
         corrupted: f64,
@@ -47,7 +47,7 @@ pub enum ParameterError {
         "the number of clients must be from {LEAST_CLIENTS} to {MOST_CLIENTS}, got {clients}; change the size of the cohort"
     )]
     Clients {
-        /// How many there are.
+        /// The number of clients.
         clients: u32,
     },
     /// Nobody is sure to have company.
@@ -55,11 +55,11 @@ pub enum ParameterError {
         "of {clients} clients, {corrupted} may be corrupted and {dropped} may drop out, so fewer than two honest ones may remain, and a sum of one input hides nothing; use more clients, or plan for fewer drop-outs or corrupted clients"
     )]
     NoCompany {
-        /// How many there are.
+        /// The number of clients.
         clients: u32,
-        /// How many may be corrupted.
+        /// The number of clients that may be corrupted.
         corrupted: u32,
-        /// How many may drop out.
+        /// The number of clients that may drop out.
         dropped: u32,
     },
     /// Secrecy needs a threshold that drop-outs do not leave, whatever the graph.
@@ -67,17 +67,17 @@ pub enum ParameterError {
         "{clients} clients cannot both keep secrets and survive drop-outs: even if each shares with all others, a {adversary} server with {corrupted} corrupted clients needs a threshold of {threshold}, but with {dropped} dropped only {alive} others are certain to remain; use more clients, or plan for fewer drop-outs or corrupted clients"
     )]
     NoThreshold {
-        /// How many there are.
+        /// The number of clients.
         clients: u32,
-        /// What the server does.
+        /// The adversary class of the server.
         adversary: Adversary,
-        /// How many may be corrupted.
+        /// The number of clients that may be corrupted.
         corrupted: u32,
-        /// How many may drop out.
+        /// The number of clients that may drop out.
         dropped: u32,
         /// What secrecy calls for.
         threshold: u32,
-        /// What remains.
+        /// The number of clients that remain.
         alive: u32,
     },
     /// Nobody is left to agree on who dropped out.
@@ -85,15 +85,15 @@ pub enum ParameterError {
         "{clients} clients cannot agree on who dropped out: with {corrupted} corrupted, {quorum} signatures are needed, but with {dropped} dropped only {alive} clients are certain to remain; use more clients, or plan for fewer drop-outs or corrupted clients"
     )]
     NoQuorum {
-        /// How many there are.
+        /// The number of clients.
         clients: u32,
-        /// How many may be corrupted.
+        /// The number of clients that may be corrupted.
         corrupted: u32,
-        /// How many may drop out.
+        /// The number of clients that may drop out.
         dropped: u32,
         /// Signatures that are needed.
         quorum: u32,
-        /// What remains.
+        /// The number of clients that remain.
         alive: u32,
     },
     /// No committee is like this.
@@ -118,7 +118,7 @@ pub enum ParameterError {
     TwoViews {
         /// How many clients there are.
         clients: u32,
-        /// How many may be corrupted.
+        /// The number of clients that may be corrupted.
         corrupted: u32,
         /// How many are in the committee.
         size: u32,
@@ -135,7 +135,7 @@ pub enum ParameterError {
     Degree {
         /// How many clients there are.
         clients: u32,
-        /// What was given.
+        /// The refused degree.
         degree: u32,
     },
     /// No sharing has this threshold.
@@ -143,13 +143,13 @@ pub enum ParameterError {
     Threshold {
         /// Among how many a secret is shared.
         degree: u32,
-        /// What was given.
+        /// The refused threshold.
         threshold: u32,
     },
     /// Fewer clients than a device agrees to hide among.
     #[error("a sum of {clients} inputs is below this device's floor of {floor}; the server must select more clients")]
     FewClients {
-        /// How many there are.
+        /// The number of clients.
         clients: u32,
         /// How many the device wants.
         floor: u32,
@@ -159,7 +159,7 @@ pub enum ParameterError {
         "below this device's floor: with {degree} neighbours each, {gone} corrupted or dropped of {clients} clients disconnect the others too often for {bits} bits of security; the server must raise the degree"
     )]
     Disconnected {
-        /// How many there are.
+        /// The number of clients.
         clients: u32,
         /// Neighbours of each.
         degree: u32,
@@ -173,15 +173,15 @@ pub enum ParameterError {
         "below this device's floor: with {degree} neighbours each and a threshold of {threshold}, a {adversary} server that controls {corrupted} of {clients} clients opens a client's input too often for {bits} bits of security; the server must raise the threshold, or the degree with it"
     )]
     Exposed {
-        /// How many there are.
+        /// The number of clients.
         clients: u32,
         /// Neighbours of each.
         degree: u32,
         /// Shares that open a secret.
         threshold: u32,
-        /// What the server does.
+        /// The adversary class of the server.
         adversary: Adversary,
-        /// How many may be corrupted.
+        /// The number of clients that may be corrupted.
         corrupted: u32,
         /// Bits of security.
         bits: u32,

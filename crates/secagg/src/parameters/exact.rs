@@ -1,4 +1,4 @@
-//! The same decisions by counting, in whole numbers and slowly: what the tests hold the fast ones against.
+//! The same computations by exact counting, slowly: the reference for tests.
 
 use super::{Adversary, Assumptions, GROUND_BITS};
 

@@ -1,4 +1,4 @@
-//! How many neighbours each client shares its secrets with, and how many of them open one.
+//! Computes how many neighbours each client shares its secrets with, and how many of them can open one.
 //!
 //! Of n clients a fraction gamma may be corrupted (they tell the server all they know) and a fraction delta may drop
 //! out. Each client has k neighbours on a random ring, among whom its two secrets are shared with threshold t (Bell et
@@ -13,7 +13,7 @@
 //!
 //! The first two fail with a chance of at most 2^-sigma together, the third with at most 2^-eta. [`Parameters::find`]
 //! takes the smallest degree that keeps all three, and for the few clients that no ring can serve the complete graph,
-//! where nothing is left to chance. [`Parameters::check_floor`] is what a device asks of parameters, whoever proposes
+//! where nothing is left to chance. [`Parameters::check_floor`] is what a device requires of parameters, no matter who proposes
 //! them.
 //!
 //! **A server that lies** about who dropped out and who shared (semi-malicious) is held to one story by a [`Committee`],
@@ -72,7 +72,7 @@ const TO_SPARE: f64 = 1e-6;
 /// A fraction that means a whole number of clients may be so much short of it: 0.29 * 100 is 28.999999999999996.
 const ROUNDING: f64 = 1e-14;
 
-/// What the server does to learn more than the sum, together with the corrupted clients.
+/// The adversary class of the server, which colludes with the corrupted clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Adversary {
     /// It follows the protocol, and looks at everything that it sees.
@@ -119,7 +119,7 @@ impl FromStr for Adversary {
     }
 }
 
-/// What a round must withstand.
+/// The assumptions that a round must withstand.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Assumptions {
     /// delta: the fraction of clients that may drop out after they have sent their keys.
@@ -130,12 +130,12 @@ pub struct Assumptions {
     pub security_bits: u32,
     /// eta: a round whose drop-outs are within the bound fails with a chance of at most 2^-eta.
     pub failure_bits: u32,
-    /// What the server does.
+    /// The adversary class of the server.
     pub adversary: Adversary,
 }
 
 impl Assumptions {
-    /// With 40 bits of security and 20 against failure.
+    /// Assumptions with 40 security bits and 20 failure bits.
     #[must_use]
     pub fn new(dropout: f64, corrupted: f64, adversary: Adversary) -> Self {
         Self { dropout, corrupted, security_bits: 40, failure_bits: 20, adversary }
@@ -256,7 +256,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Those of the smallest degree that withstand the assumptions.
+    /// Finds the parameters of the smallest degree that withstand the assumptions.
     ///
     /// # Errors
     /// When the assumptions have no meaning or nothing withstands them: which condition cannot hold, what to change.
@@ -296,7 +296,7 @@ impl Parameters {
         Err(ParameterError::NoThreshold { clients, adversary, corrupted, dropped, threshold, alive })
     }
 
-    /// Those that somebody proposes. They have a meaning, and nothing more is known of them: see
+    /// Parameters that someone proposes. They are well-formed, and nothing more is known of them: see
     /// [`Self::check_floor`].
     ///
     /// # Errors
@@ -381,7 +381,7 @@ impl Parameters {
         self.threshold
     }
 
-    /// Who signs what became of everybody; nobody where the server is taken at its word.
+    /// The committee that signs the view; none against a curious server.
     #[must_use]
     pub fn committee(&self) -> Option<Committee> {
         self.committee

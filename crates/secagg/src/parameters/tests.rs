@@ -1,4 +1,4 @@
-//! The finder against tables, against counting, and against every set of clients that can be corrupted or drop out.
+//! Tests the parameters against tables, exact counting, and every set of corrupted or dropped clients.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Partial sums of masked inputs, and inputs on their way into one.
+//! Partial sums of masked inputs, and inputs being added to one.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,12 @@ const CHUNK: usize = 128 * BLOCK;
 /// Adds packed lanes, or takes them off.
 type OfPacked = fn(&mut [u32], &[u8], u32) -> Result<(), masks::MaskError>;
 
-/// What was spooled cannot be written or read.
+/// A spool cannot be written or read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("an input on its way cannot be kept: {0}")]
 pub struct SpoolError(pub String);
 
-/// Where a vector lies until it is whole: a file, a row, or memory for the few.
+/// Stores a vector until it is complete: in a file, a database row, or memory for small rounds.
 pub trait Spool {
     /// Puts bytes at the end.
     ///
@@ -39,7 +39,7 @@ pub trait Spool {
     fn read(&mut self, from: usize, buffer: &mut [u8]) -> Result<(), SpoolError>;
 }
 
-/// In memory.
+/// A spool in memory.
 impl Spool for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) -> Result<(), SpoolError> {
         self.extend_from_slice(bytes);
@@ -85,7 +85,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Bytes of the message that have come: where a transfer that broke off goes on.
+    /// Bytes of the message that have come: where a transfer that broke off continues.
     #[must_use]
     pub fn received(&self) -> usize {
         self.header.len() + self.spooled
@@ -104,7 +104,7 @@ impl Upload {
     }
 }
 
-/// That a client's input was let in. There is one for each, and it is used up when the input is added.
+/// Proof that a client's input was admitted. There is one for each, and adding the input uses it up.
 #[derive(Debug)]
 pub struct Claim {
     session: SessionId,
@@ -159,7 +159,7 @@ impl Accumulator {
         Self { session, shape, lanes, inputs: BTreeMap::new(), spoiled: false }
     }
 
-    /// One that was saved.
+    /// Restores a saved accumulator.
     pub(super) fn restored(session: SessionId, shape: Shape, lanes: Vec<u32>, inputs: BTreeMap<u32, Vec<u32>>) -> Self {
         Self { session, shape, lanes: Zeroizing::new(lanes), inputs, spoiled: false }
     }

@@ -1,5 +1,4 @@
-//! Signatures on their way: that a quorum of the committee was shown the same story, where the server is not taken at its
-//! word.
+//! Collects signatures: a quorum of the committee was shown the same view (only against a semi-malicious server).
 
 use std::collections::BTreeMap;
 
@@ -23,7 +22,7 @@ pub(super) struct Summed {
 }
 
 impl Summed {
-    /// Whose inputs arrived.
+    /// The clients whose inputs arrived.
     pub(super) fn survivors(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.round.clients().filter(|(_, at)| self.fates.is_alive(*at)).map(|(client, _)| client)
     }
@@ -61,7 +60,7 @@ impl CollectAgreement {
         self.summed.round.quorum() > 0
     }
 
-    /// Who are asked: members of the committee that are there, or nobody.
+    /// The clients that are asked: members of the committee that are present, or none.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
         let Summed { round, fates, .. } = &self.summed;
         round.committee.iter().filter(|at| fates.is_alive(**at)).map(|at| round.client(*at))
@@ -100,7 +99,7 @@ impl CollectAgreement {
         Ok(())
     }
 
-    /// How many have signed.
+    /// The number of signatures received.
     #[must_use]
     pub fn arrived(&self) -> usize {
         self.signatures.len()
@@ -115,7 +114,7 @@ impl CollectAgreement {
         if got < needed { Err(RoundFailure::NotAgreed { got, needed }) } else { Ok(()) }
     }
 
-    /// Ends the agreement. Whoever has not signed is in the sum all the same, and is asked like everybody.
+    /// Ends the agreement. Clients that have not signed are in the sum nevertheless, and are asked like all others.
     ///
     /// # Errors
     /// When too few have signed.

@@ -1,4 +1,4 @@
-//! What became of everybody, and whose secrets have to be put together.
+//! Which clients survived, and whose secrets must be reconstructed.
 
 use std::collections::BTreeSet;
 

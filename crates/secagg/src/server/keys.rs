@@ -1,4 +1,4 @@
-//! Advertised keys: who takes part.
+//! Collects the advertised keys: who takes part.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::{
     session::{Coin, Offer, OfferHash, Terms},
 };
 
-/// How clients are connected.
+/// The graph that connects clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connect {
     /// As the offer's assumptions need it for as many clients as come.
@@ -36,7 +36,7 @@ impl Connect {
             #[cfg(any(test, feature = "insecure"))]
             Self::Insecure { degree, threshold } => match terms.assumptions.adversary {
                 crate::parameters::Adversary::Curious => Parameters::insecure(clients, degree, threshold),
-                // Whoever asks for signatures gets them, whatever the graph.
+                // If signatures are required they are used, whatever the graph.
                 crate::parameters::Adversary::SemiMalicious => {
                     Parameters::from_parts(clients, degree, threshold, found()?.committee())
                 }
@@ -75,13 +75,13 @@ impl CollectKeys {
         Self { hash: offer.hash(), offer, coin, members, clients, keys }
     }
 
-    /// What devices are offered: with the coin's commitment and a nonce of this attempt.
+    /// The offer to devices, with the coin's commitment and a nonce of this attempt.
     #[must_use]
     pub const fn offer(&self) -> &Offer {
         &self.offer
     }
 
-    /// How many have come.
+    /// The number of clients that have advertised keys.
     #[must_use]
     pub fn arrived(&self) -> usize {
         self.members.len()

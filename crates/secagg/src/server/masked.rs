@@ -1,7 +1,7 @@
 //! Masked inputs, added up as they arrive. A round has one sum however many clients there are, and beside it what they dealt:
 //! n k sealed shares of 108 bytes, which neighbours still have to be given ([`Holdings`](crate::message::Holdings)).
 //!
-//! A network brings inputs in pieces, many at a time. Each is spooled by whoever has the room ([`Upload`], [`Spool`]) and
+//! A network brings inputs in pieces, many at a time. Each is spooled by the transport ([`Upload`], [`Spool`]) and
 //! added when it is whole: the round lets a client's input in once ([`CollectMasked::claim`]), and what was let in is added
 //! into any [`Accumulator`], on any thread, and with it merged into the round. An input that is not merged when the round
 //! closes has not arrived.
@@ -40,14 +40,14 @@ impl CollectMasked {
         Self { round, shape, dealt, claimed, sum }
     }
 
-    /// Goes on with inputs that were added before.
+    /// Continues with inputs that were added before.
     pub(super) fn with_sum(mut self, sum: Accumulator) -> Result<Self, Refusal> {
         sum.positions().for_each(|at| self.claimed[at as usize] = true);
         self.merge(sum)?;
         Ok(self)
     }
 
-    /// Who shared, and can send an input.
+    /// The clients that shared and can send an input.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.round.clients().filter_map(|(client, at)| self.dealt[at as usize].is_some().then_some(client))
     }
@@ -113,7 +113,7 @@ impl CollectMasked {
         Ok(claim)
     }
 
-    /// Lets a whole upload in and adds it, for whoever has one thread: what cannot be read to its end leaves no trace.
+    /// Admits a complete upload and adds it, for callers with one thread: what cannot be read to its end leaves no trace.
     ///
     /// # Errors
     /// When it cannot be let in, or its spool cannot be read: it can be uploaded again then.
@@ -145,7 +145,7 @@ impl CollectMasked {
         sum.positions().try_for_each(|at| self.release(at))
     }
 
-    /// Whoever is in the sum stays there.
+    /// Clients in the sum stay there.
     fn release(&mut self, position: u32) -> Result<(), Refusal> {
         if self.sum.has(position) {
             return Err(Refusal::Merged { position });
@@ -212,7 +212,7 @@ impl CollectMasked {
         Fates::new(self.dealt.iter().map(Option::is_some), |at| self.sum.has(at), self.sum.complaints())
     }
 
-    /// Ends the collection. Whoever shared and sent no input has dropped out, and its masks are to be taken off.
+    /// Ends the collection. Clients that shared and sent no input have dropped out, and their masks must be removed.
     ///
     /// # Errors
     /// When too few are left, or somebody's masks could not be taken off: before anybody is asked for a share.

@@ -1,4 +1,4 @@
-//! The server's side of a round: one type for each thing that it can be collecting.
+//! The server's side of a round: one type for each state.
 //!
 //! ```text
 //! CollectKeys --close--> CollectShares --close--> CollectMasked --close--> CollectAgreement --close--> CollectUnmask
@@ -8,12 +8,12 @@
 //! Where the server is taken at its word on drop-outs (curious), there is nothing to agree on: `CollectAgreement` has nobody
 //! to ask and is closed at once.
 //!
-//! Each takes messages until whoever drives it closes it, when enough have come (`can_close`) or it is late: there is no clock
+//! Each takes messages until the caller closes it, when enough have come (`can_close`) or it is late: there is no clock
 //! here. What the server has to say next is asked of the next state, client by client, so that nothing is kept for those who
 //! are gone. A message that is not as it must be is refused and changes nothing; its sender is as good as silent. A round that
 //! cannot be finished fails, and has learned nothing.
 //!
-//! All states before unmasking can be saved and restored (`save`, `restore`), so that a server that falls over goes on with
+//! All states before unmasking can be saved and restored (`save`, `restore`), so that a server that falls over continues with
 //! its round. The last one cannot: it holds secrets of clients, which are never written down. A client's states cannot at all.
 
 mod accumulator;
@@ -75,15 +75,15 @@ pub enum Refusal {
     /// A key that is weak, or somebody else's.
     #[error("{0} has a weak key, or one that is used twice")]
     Key(ClientId),
-    /// Keys that nobody vouches for.
+    /// Keys that nobody certifies.
     #[error("the evidence of {0} is not valid")]
     Evidence(ClientId),
     /// A list that is not as long as the neighbourhood.
     #[error("expected {expected} neighbours, got {got}")]
     Count {
-        /// How many there are.
+        /// The number expected.
         expected: usize,
-        /// How many came.
+        /// The number received.
         got: usize,
     },
     /// A complaint about somebody who sent nothing.
@@ -94,7 +94,7 @@ pub enum Refusal {
     Length {
         /// The offer's.
         expected: usize,
-        /// What came.
+        /// The value received.
         got: usize,
     },
     /// A vector that cannot be spooled or read again.
@@ -125,7 +125,7 @@ pub enum Refusal {
     Share(ClientId),
 }
 
-/// Why a round came to nothing. Nothing was learned from it.
+/// Why a round failed. Nothing was learned from it.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum RoundFailure {
@@ -135,15 +135,15 @@ pub enum RoundFailure {
     /// So few clients that no graph keeps their secrets.
     #[error(transparent)]
     Parameters(#[from] ParameterError),
-    /// No coin can be drawn.
+    /// The coin cannot be drawn.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
     /// Below what the offer says that a sum is opened for.
     #[error("{got} clients are left, but no sum of fewer than {needed} is opened; select more clients, or wait longer")]
     TooFew {
-        /// How many are left.
+        /// The number of clients left.
         got: usize,
-        /// How many it takes.
+        /// The number needed.
         needed: usize,
     },
     /// A mask that cannot be taken off: too few of those who hold shares of it are left.
@@ -151,7 +151,7 @@ pub enum RoundFailure {
         "{got} shares of {client}'s secret are left, but {needed} are needed; more clients dropped out than planned"
     )]
     OutOfReach {
-        /// Whose mask.
+        /// The client whose mask it is.
         client: ClientId,
         /// How many shares there are.
         got: usize,
@@ -163,7 +163,7 @@ pub enum RoundFailure {
         "{got} committee members are left to sign who dropped out, but {needed} are needed; more clients dropped out than planned"
     )]
     NotAgreed {
-        /// How many there are.
+        /// The number found.
         got: usize,
         /// The quorum.
         needed: usize,
@@ -174,10 +174,10 @@ pub enum RoundFailure {
         "{client}'s secret cannot be reconstructed: it was dealt incorrectly, or too many shares are wrong; this does not prove who lied"
     )]
     Dealt {
-        /// Whose mask.
+        /// The client whose mask it is.
         client: ClientId,
     },
-    /// Whoever was to do the arithmetic did not.
+    /// The caller's threads did not do the arithmetic.
     #[error("some masks were not removed: the driver left work undone")]
     Unfinished,
     /// The padding of the sum is not zero.
@@ -267,7 +267,7 @@ impl Round {
         self.parameters.threshold() as usize
     }
 
-    /// A round goes on with so many, or fails.
+    /// A round continues with so many, or fails.
     fn enough(&self, got: usize) -> Result<(), RoundFailure> {
         let needed = self.terms().least_survivors as usize;
         if got < needed { Err(RoundFailure::TooFew { got, needed }) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! How the server's arithmetic is spread over processors, by whoever has them: this crate has no threads.
+//! Parallel server arithmetic on the caller's threads: this crate has none of its own.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,7 +14,7 @@ pub trait Parallel {
     fn run(&self, jobs: Vec<Job<'_>>);
 }
 
-/// One after the other.
+/// Runs jobs one after the other.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Serial;
 

@@ -1,10 +1,10 @@
-//! States of the server's side as bytes, so that a round outlives the process that runs it.
+//! The server's states as bytes, so that a round survives its process.
 //!
 //! What is saved is what the server may keep: the offer, its coin, keys of clients, shares that it cannot open, masked sums.
 //! The coin is to be kept from clients until the directory closes. The last state, with secrets that clients opened, has no
-//! bytes. Bytes end with a digest: what was cut or changed on its way is refused, and whoever fears more signs them.
+//! bytes. Bytes end with a digest: what was cut or changed on its way is refused; sign them against deliberate changes.
 //!
-//! **One state of a round is kept, the last one.** A server that has asked clients to unmask and then goes on from an older
+//! **One state of a round is kept, the last one.** A server that has asked clients to unmask and then continues from an older
 //! state can hold late inputs of clients that it called dead before: it then has shares of both secrets of one client, where
 //! nobody signs (curious), or loses the round. So each state replaces the one before it, durably, before the next message goes
 //! out; and once anybody was asked to unmask, nothing is restored: a server that falls over then has lost its round.
@@ -90,7 +90,7 @@ impl CollectKeys {
         })
     }
 
-    /// From bytes that were saved.
+    /// Restores a saved state.
     ///
     /// # Errors
     /// When they are not such a state's.
@@ -158,7 +158,7 @@ impl CollectShares {
         })
     }
 
-    /// From bytes that were saved.
+    /// Restores a saved state.
     ///
     /// # Errors
     /// When they are not such a state's.
@@ -181,7 +181,7 @@ impl Accumulator {
         Ok(State::Accumulator.save(|out| self.write(out)))
     }
 
-    /// From bytes that were saved.
+    /// Restores a saved state.
     ///
     /// # Errors
     /// When they are not such a state's.
@@ -231,7 +231,7 @@ impl CollectMasked {
         })
     }
 
-    /// From bytes that were saved.
+    /// Restores a saved state.
     ///
     /// # Errors
     /// When they are not such a state's.
@@ -273,7 +273,7 @@ impl CollectAgreement {
         })
     }
 
-    /// From bytes that were saved.
+    /// Restores a saved state.
     ///
     /// # Errors
     /// When they are not such a state's.

@@ -1,4 +1,4 @@
-//! Sealed shares on their way: the server passes on what it cannot read.
+//! Forwards sealed shares, which the server cannot read.
 
 use super::{CollectMasked, Refusal, Round, RoundFailure, check_count};
 use crate::{
@@ -26,7 +26,7 @@ impl CollectShares {
         Self { round, dealt }
     }
 
-    /// Who are in the directory.
+    /// The clients in the directory.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.round.clients().map(|(client, _)| client)
     }
@@ -72,7 +72,7 @@ impl CollectShares {
         Ok(())
     }
 
-    /// How many have shared.
+    /// The number of clients that have shared.
     #[must_use]
     pub fn arrived(&self) -> usize {
         self.dealt.iter().flatten().count()
@@ -86,7 +86,7 @@ impl CollectShares {
         self.round.enough(self.in_company().iter().filter(|there| **there).count())
     }
 
-    /// Ends the sharing. Whoever has not shared is out, at no cost to anybody.
+    /// Ends the sharing. Clients that have not shared are left out, at no cost to others.
     ///
     /// # Errors
     /// When too few are left.
@@ -97,7 +97,7 @@ impl CollectShares {
         Ok(CollectMasked::new(self.round, self.dealt))
     }
 
-    /// Who shared and has company. A client with fewer neighbours left than the threshold will not go on, and nobody could
+    /// Who shared and has company. A client with fewer neighbours left than the threshold will not continue, and nobody could
     /// take its masks off: it is left out before anybody shares a mask with it. That can leave others lonely.
     fn in_company(&self) -> Vec<bool> {
         let (threshold, graph) = (self.round.threshold(), &self.round.graph);

@@ -1,4 +1,4 @@
-//! Shares of secrets, put together and checked; masks taken off; the sum.
+//! Reconstructs and checks secrets, removes masks, and opens the sum.
 
 use zeroize::Zeroizing;
 
@@ -21,13 +21,13 @@ use crate::{
 /// A wrong share, and who sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrongShare {
-    /// Who sent it.
+    /// The client that sent it.
     pub holder: ClientId,
-    /// Of whose secret.
+    /// The client whose secret was shared.
     pub dealer: ClientId,
 }
 
-/// What a round came to.
+/// The outcome of a round.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// The sum of the survivors' inputs, mod 2^b.
@@ -81,7 +81,7 @@ impl CollectUnmask {
         Self { summed, agreed, answered: vec![false; count], shares: (0..count).map(|_| Vec::new()).collect() }
     }
 
-    /// Whose inputs arrived, and who are asked.
+    /// The clients whose inputs arrived, which are asked.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.summed.survivors()
     }
@@ -162,11 +162,11 @@ impl CollectUnmask {
         }
     }
 
-    /// Puts the secrets together and checks them, and leaves the round as it is: whoever can wait for more answers, of which more
+    /// Reconstructs and checks the secrets, and leaves the round as it is: the caller can wait for more answers, of which more
     /// wrong ones can be told, asks this before it closes.
     ///
     /// # Errors
-    /// Which secret cannot be put together.
+    /// Which secret cannot be reconstructed.
     pub fn check_secrets(&self, parallel: &dyn Parallel) -> Result<(), RoundFailure> {
         self.can_close()?;
         let needed: Vec<u32> = self.summed.fates.needed(&self.summed.round).collect();
@@ -176,7 +176,7 @@ impl CollectUnmask {
     /// Puts the secrets together, takes the masks off and gives the sum.
     ///
     /// # Errors
-    /// When a secret cannot be put together, or the masks do not cancel. There is no sum then, and never a wrong one.
+    /// When a secret cannot be reconstructed, or the masks do not cancel. There is no sum then, and never a wrong one.
     pub fn close(mut self, parallel: &dyn Parallel) -> Result<Outcome, RoundFailure> {
         let needed: Vec<u32> = self.summed.fates.needed(&self.summed.round).collect();
         let found = parallel::map(parallel, &needed, |at| self.secret(*at));

@@ -1,4 +1,4 @@
-//! Putting a secret together although some shares are wrong: Gao's decoder of Reed-Solomon codes.
+//! Reconstructs a secret although some shares are wrong: Gao's decoder of Reed-Solomon codes.
 //!
 //! Shuhong Gao, "A new algorithm for decoding Reed-Solomon codes", 2003. Of the polynomial through all shares and the
 //! product of all `X - x`, the extended Euclidean algorithm, stopped half way, gives `f v` and `v`, where f is the dealt

@@ -1,4 +1,4 @@
-//! Shamir's secret sharing: any `threshold` of the holders can put a secret together, and fewer know nothing of it.
+//! Shamir's secret sharing: any `threshold` holders can reconstruct a secret, and fewer learn nothing about it.
 //!
 //! A secret of 32 bytes is cut into five limbs, four of 52 bits and the last of 48, each the value at 0 of its own random
 //! polynomial of degree `threshold - 1` over the field of 2^61 - 1. Holder x, from 1 on, gets the five values at x.
@@ -31,16 +31,16 @@ const DRAWS: usize = 4;
 /// One number of the field for each limb.
 type Limbs = [Element; LIMBS];
 
-/// Why a secret cannot be shared or put together.
+/// Why a secret cannot be shared or reconstructed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ShamirError {
-    /// No such threshold.
+    /// The threshold is out of range.
     #[error("the threshold must be from 1 to the number of shares, {holders}; got {threshold}")]
     Threshold {
         /// The shares that are to be enough.
         threshold: usize,
-        /// All shares.
+        /// The number of shares.
         holders: usize,
     },
     /// Below the threshold.
@@ -82,7 +82,7 @@ pub enum ShamirError {
     StuckRandomness,
 }
 
-/// What one holder knows of a secret. It is wiped from memory when dropped, and is not shown by `Debug`.
+/// One holder's share of a secret. It is wiped from memory when dropped, and is not shown by `Debug`.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Share {
     limbs: Limbs,

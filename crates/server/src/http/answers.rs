@@ -1,4 +1,4 @@
-//! The status of every answer, and refusals with their reasons.
+//! HTTP statuses of answers, and refusals with their reasons.
 //!
 //! Words of a refusal are ours: nothing of a request is in them.
 

@@ -1,4 +1,4 @@
-//! Ranges and tags of what never changes (RFC 9110, sections 13 and 14): whole, a part, or not again.
+//! Ranges and entity tags of immutable blobs (RFC 9110, sections 13 and 14).
 
 use std::ops::Range;
 
@@ -71,7 +71,7 @@ fn part(blob: &Packed, method: &Method, headers: &HeaderMap) -> Part {
     if headers.get_all(IF_NONE_MATCH).iter().any(|tags| names(tags, &blob.tag)) {
         return Part::Nothing;
     }
-    // A range is of one packing: whoever has a part of another gets the whole.
+    // A range refers to one compressed form: a client with a part of another gets the whole.
     let same = headers.get(IF_RANGE).is_none_or(|tag| tag == blob.tag);
     match headers.get(RANGE) {
         Some(wanted) if same && *method == Method::GET => range(wanted, blob.bytes.len()),

@@ -1,4 +1,4 @@
-//! Bodies of a bounded length, rate and memory. They are taken as they are: nothing here inflates anything.
+//! Request bodies of bounded length, rate and memory. Nothing is decompressed.
 //!
 //! A body gets its room before any of it is read, so that ten thousand devices that speak at once wait in their sockets and not in
 //! our memory; a device that waits too long is told to come back. Short bodies have room of their own, and are not kept waiting by long ones. Chunks of
@@ -77,7 +77,7 @@ impl Bodies {
             Ok((length, room)) => return collect(flow, length, most, room).await,
             Err(refusal) => refusal,
         };
-        // Whoever waits to be asked for the body need not send it.
+        // A client that waits to be asked for the body need not send it.
         if said.is_some_and(|length| length <= most as u64) && !headers.contains_key(EXPECT) {
             flow.drain().await;
         }

@@ -1,4 +1,4 @@
-//! A chunk of a report as it comes: whoever takes it need not hold all of it, and reads none of it before there is room for its report.
+//! A chunk of a report, read as it arrives: not before there is memory for its report, and without holding all of it.
 
 use std::time::Duration;
 
@@ -18,19 +18,19 @@ use super::{
 
 /// Of chunks of reports, which are no messages.
 const TYPE: HeaderValue = HeaderValue::from_static("application/octet-stream");
-/// After so long without bytes whoever reads is told so, and can do something else first.
+/// After this long without bytes the reader is told so, and can do something else first.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What comes of a chunk.
+/// A piece of a chunk.
 #[derive(Debug)]
 pub enum Piece {
     /// Bytes; never more, all together, than a chunk has.
     Bytes(Bytes),
-    /// Nothing yet.
+    /// No bytes have arrived for a while.
     Nothing,
-    /// Its end.
+    /// The end of the chunk.
     End,
-    /// It broke off: it came too slowly, or whoever sent it is gone. What is to be said of that is said by the routes.
+    /// It broke off: it came too slowly, or the sender is gone. The routes choose the answer.
     Broken,
 }
 
@@ -42,7 +42,7 @@ pub struct Chunk {
     taken: usize,
     has_ended: bool,
     refused: Option<Refusal>,
-    /// Whether whoever sends it waits to be asked for it.
+    /// Whether the sender waits to be asked for it.
     asks_first: bool,
 }
 
@@ -83,7 +83,7 @@ impl Chunk {
         self.said
     }
 
-    /// What comes next.
+    /// The next piece.
     pub async fn next(&mut self) -> Piece {
         if self.has_ended {
             return Piece::End;
@@ -112,7 +112,7 @@ impl Chunk {
     }
 
     /// What was not taken of it is read nevertheless, if it is short enough to be, and thrown away: a device that still sends when its connection
-    /// is closed may never see the answer, and the next one would need another handshake. Whoever waits to be asked need not send it.
+    /// is closed may never see the answer, and the next one would need another handshake. A client that waits to be asked need not send it.
     pub(super) async fn let_go(mut self) {
         let broke = matches!(self.refused, Some(Refusal::Slow | Refusal::Broken));
         let is_short = self.said.is_some_and(|said| said <= CHUNK);

@@ -1,4 +1,4 @@
-//! A body as it comes: fast enough, or it is cut.
+//! Reads a body as it arrives, and ends it if it is too slow.
 
 use std::time::Duration;
 

@@ -50,11 +50,11 @@ pub enum HttpError {
     /// A file of certificates or of a key cannot be used.
     #[error("cannot read {what} from {}: {error}", path.display())]
     Pem {
-        /// What it should hold.
+        /// The kind of PEM file.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The underlying error.
         error: rustls::pki_types::pem::Error,
     },
     /// The key is not that of the certificate, or neither is one that can be used.

@@ -1,4 +1,4 @@
-//! The routes: from a request of HTTP to a message of the protocol, and back (`docs/PROTOCOL.md`).
+//! The routes: translates HTTP requests to messages of the protocol, and back (`docs/PROTOCOL.md`).
 
 use std::{
     future::Future,

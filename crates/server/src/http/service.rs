@@ -1,4 +1,4 @@
-//! What the routes ask of the coordinator.
+//! The interface between the routes and the coordinator.
 
 use std::{future::Future, net::IpAddr};
 
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::chunk::Chunk;
 
-/// What is behind the routes.
+/// The service behind the routes.
 ///
 /// Its functions are called by the threads of the runtime, as many at a time as there are requests: what needs no coordinator, such
 /// as looking at signatures, is best done there before anything is handed to its one thread. When a device hangs up, the future of
@@ -44,7 +44,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// These bytes, which are gzip of a blob.
+    /// A blob of these gzip bytes.
     #[must_use]
     pub fn new(bytes: Bytes) -> Self {
         let digest = Sha256::digest(&bytes);

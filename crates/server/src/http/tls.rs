@@ -28,7 +28,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// From files in PEM: a certificate with those that lead to its root, and its key.
+    /// Reads PEM files: a certificate with the chain to its root, and its key.
     ///
     /// # Errors
     /// When a file cannot be read, holds no such thing, or the key is another's.
@@ -115,7 +115,7 @@ fn fits(path: &Path, names: &[String]) -> Result<(), HttpError> {
     }
 }
 
-/// At least one.
+/// Reads at least one certificate.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, HttpError> {
     let failed = |error| HttpError::Pem { what: "certificates", path: path.to_owned(), error };
     let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(failed)?;

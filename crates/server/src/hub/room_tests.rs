@@ -1,4 +1,4 @@
-//! The room of reports at the hub: who has it for how long, and who hears what while others have it.
+//! Tests of the memory for reports at the hub: how long each holds it, and what waiting devices are told.
 
 use std::{
     convert::Infallible,
@@ -238,7 +238,7 @@ async fn a_report_that_nobody_wants_is_let_go_of_in_the_midst_of_a_chunk() {
     hub.stop();
 }
 
-/// Somebody has room and sends nothing; whoever waits sees to it by itself that it makes way.
+/// Somebody has room and sends nothing; a waiting request evicts it by itself.
 #[tokio::test]
 async fn who_waits_for_room_looks_whether_others_make_way() {
     let (hub, [mine, _], report) = with_room_for_one(2);

@@ -1,10 +1,10 @@
-//! How often devices were given tasks, kept beside the secrets: a database that was set back is noticed between two releases too.
+//! The count of assignments stored with the secrets: shows that a database was rolled back, also between two releases.
 //!
 //! Limits on participation are kept by what the database remembers of who was given a task. An old copy of it has forgotten some of
 //! that, and between two releases it has the same head of the ledger. So the database counts the batches in which devices are given a
 //! task, and the last count stands in `--secrets DIR/assignments` too, with the realm. The database is first: a crash in between leaves
 //! the file one behind, which is nothing wrong; and no device is told of its task before both are durable. A count in the file that is
-//! above the database's says that the database was set back, and nothing is gone on with (rules P17 and P18).
+//! above the database's shows that the database was rolled back, and no task continues (rules P17 and P18).
 //!
 //! Other writes are not counted. Set back to before one of them nothing is forgotten that limits need: an enrolment that is
 //! forgotten is made again and waits, a sum has fewer reports in it, an attempt that is not settled counts for everybody in it.

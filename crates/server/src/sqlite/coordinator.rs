@@ -1,4 +1,4 @@
-//! What the coordinator of devices must not forget, in tables.
+//! The coordinator's durable state, in tables.
 //!
 //! Each write says what it expects, and the statement that does it counts what it changed: what is not as expected is refused,
 //! and the transaction with it.
@@ -182,7 +182,7 @@ fn drop_model(t: &Connection, before: Option<[u8; 32]>) -> Result<(), DatabaseEr
 /// What is known of devices in a task goes, with the task. Attempts take with them who was given them, and the sum.
 ///
 /// What is deleted is overwritten, but rows that were moved about when pages were split have left copies. So what is left of the table is
-/// written anew, and all of its old pages go.
+/// rewritten, and all of its old pages are removed.
 fn forget(t: &Connection, task: &TaskDigest) -> Result<(), DatabaseError> {
     let known = t.query_row("SELECT id FROM tasks WHERE digest = ?1", [task.0], |row| row.get::<_, i64>(0));
     let Some(number) = known.optional()? else { return Ok(()) };

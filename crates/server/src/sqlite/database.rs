@@ -1,4 +1,4 @@
-//! The file itself: one server writes it, anybody of its owner's reads it.
+//! The database file: written by one server, readable by other processes of its owner.
 //!
 //! A commit is on the disk when it returns (a write-ahead log, synchronous FULL). One that fails may be there or not, so after it
 //! nothing is read or written until the file is opened again. Opening finds out: what is in the log is synced and moved into the
@@ -116,7 +116,7 @@ impl Database {
         Ok(looked().map_err(failed("look at", &place))?)
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -154,7 +154,7 @@ impl Database {
         write: impl FnOnce(&Connection) -> Result<T, DatabaseError>,
     ) -> Result<T, DatabaseError> {
         let writer = self.writer.as_ref().ok_or(DatabaseError::ReadOnly)?;
-        // Whoever panicked in the midst of a change has left what nobody looked at.
+        // A panic during a change has left an unchecked state.
         let mut writer = writer.lock().map_err(|_| self.poison(DatabaseError::Poisoned))?;
         if self.failed.load(Ordering::SeqCst) {
             return Err(self.failure());
@@ -238,7 +238,7 @@ fn lock(path: &Path) -> Result<Lock, DatabaseError> {
     }
     refuse_loose(within, 0o700)?;
     let place = beside(path, ".lock");
-    // Whoever looks whether a server runs has the lock for a moment.
+    // A check whether a server runs holds the lock for a moment.
     for _ in 0..LOOKS {
         if let Some(lock) = OsDisk.lock(&place).map_err(failed("lock", &place))? {
             return Ok(lock);

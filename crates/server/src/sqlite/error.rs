@@ -1,4 +1,4 @@
-//! Why a database does not do what it should.
+//! Database errors, and what to do about them.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub enum DatabaseError {
         place: PathBuf,
         /// Its mode.
         mode: u32,
-        /// What it must be.
+        /// The required mode.
         wanted: u32,
     },
     /// Under two names it would have two locks and two logs.
@@ -53,9 +53,9 @@ pub enum DatabaseError {
     Version {
         /// The path.
         place: PathBuf,
-        /// What it has.
+        /// The version of the database.
         found: i64,
-        /// What this program has.
+        /// The version this program supports.
         known: i64,
     },
     /// The file beside the secrets has seen more than this database.
@@ -66,9 +66,9 @@ pub enum DatabaseError {
     SetBack {
         /// The file.
         place: PathBuf,
-        /// What it says.
+        /// The count stored with the secrets.
         shown: u64,
-        /// What the database has.
+        /// The count in the database.
         have: u64,
     },
     /// The file beside the secrets is gone.
@@ -79,7 +79,7 @@ pub enum DatabaseError {
     NoWitness {
         /// The file.
         place: PathBuf,
-        /// What the database has.
+        /// The count in the database.
         count: u64,
     },
     /// The file beside the secrets is none.
@@ -106,12 +106,12 @@ pub enum DatabaseError {
         /// The path.
         place: PathBuf,
     },
-    /// No name of a task.
+    /// Not a valid task name.
     #[error(
         "{name:?} is not a valid task name: use at most 64 letters, digits, '-', '_' and '.', and do not start with '.'"
     )]
     Name {
-        /// What was given.
+        /// The refused name.
         name: String,
     },
     /// The name of another task, but for its case.
@@ -119,15 +119,15 @@ pub enum DatabaseError {
         "{name:?} differs from the existing task {other:?} only in case; name its file {other}.toml to resume that task, or choose another name"
     )]
     OtherCase {
-        /// What was given.
+        /// The refused name.
         name: String,
-        /// What is there.
+        /// The existing task.
         other: String,
     },
     /// A task that nobody began.
     #[error("no task is called {name:?}")]
     NoTask {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// The operating system has no randomness to give.
@@ -143,9 +143,7 @@ pub enum DatabaseError {
     #[error("this database was opened for reading")]
     ReadOnly,
     /// There is no room.
-    #[error(
-        "the disk is full: make room where the database lies, and start the server again. What was acknowledged is there"
-    )]
+    #[error("the disk is full: free space where the database is and restart; acknowledged data is safe")]
     Full,
     /// SQLite failed.
     #[error("the database failed: {0}")]

@@ -1,4 +1,4 @@
-//! Everything that a server keeps, in one SQLite file: nothing to install, and one transaction for what belongs together.
+//! All durable state of a server in one SQLite file: nothing to install, and one transaction for what belongs together.
 //!
 //! | module        | what it is                                                                              |
 //! |---------------|-----------------------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-//! What addresses are hidden with that devices enrol from: a key beside the secrets.
+//! The key that hides the addresses from which devices enrol, stored with the secrets.
 //!
 //! How many devices enrolled in this hour, in all and from each address, must be known after a restart, or somebody who can make a
 //! server start again enrols as many as they like. So it is counted in the database, by digests of addresses under this key: a copy

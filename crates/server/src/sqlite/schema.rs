@@ -1,4 +1,4 @@
-//! The tables, their version, and how a connection behaves.
+//! The tables, their version, and connection settings.
 //!
 //! What must never be is refused by the tables too: they have types (`STRICT`), keys, checks, and references between them.
 
@@ -231,7 +231,7 @@ pub(super) fn for_reading(connection: &Connection) -> Result<(), DatabaseError> 
     Ok(())
 }
 
-/// Whether there is nothing in the file yet; refuses what is not ours, or of another version. Whoever upgrades takes those before.
+/// Whether there is nothing in the file yet; refuses what is not ours, or of another version. Upgrades start from those before.
 pub(super) fn is_empty(connection: &Connection, place: &Path, upgrades: bool) -> Result<bool, DatabaseError> {
     let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;

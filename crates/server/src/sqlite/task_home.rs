@@ -1,4 +1,4 @@
-//! The home of a task's run: papers, states, logs and models in the tables, secrets in a folder of their own.
+//! The storage of a task's run: documents, states, logs and models in the tables, secrets in their own folder.
 
 use std::{
     fmt, fs,
@@ -41,10 +41,10 @@ impl fmt::Debug for TaskHome {
     }
 }
 
-/// Where a model stands in a run.
+/// The round of a model in its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AfterRound<'a> {
-    /// How many rounds are behind it, released or passed over.
+    /// How many rounds are behind it, released or skipped.
     pub rounds: u64,
     /// The last of them that released something: its stream, and its step in that. None before the first.
     pub release: Option<(&'a str, u64)>,
@@ -63,7 +63,7 @@ pub struct PublishedModel {
     pub head: Head,
 }
 
-/// What the server that runs a task says of it, for whoever only looks.
+/// The server's note about a running task, for readers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// The digest of its terms, by which devices know it, in hexadecimal digits.
@@ -75,7 +75,7 @@ pub struct Note {
     pub obeys: Order,
     /// Whether the last server that was started runs it.
     pub served: bool,
-    /// Why it cannot go on, where it cannot.
+    /// Why it cannot continue, where it cannot.
     pub broken: Option<String>,
 }
 
@@ -117,7 +117,7 @@ impl TaskHome {
         folder.join(ASSIGNMENTS).exists() || tasks.into_iter().any(|task| task.path().join(HEAD).exists())
     }
 
-    /// The home of a task that is there, without its secrets: for whoever only looks.
+    /// The home of an existing task without its secrets, for readers.
     ///
     /// # Errors
     /// When there is no such task.
@@ -202,7 +202,7 @@ impl TaskHome {
         })
     }
 
-    /// What the server that runs it said last; none where none has.
+    /// The last note of the server that runs it, if any.
     ///
     /// # Errors
     /// When that cannot be read.

@@ -1,8 +1,8 @@
-//! The ledger of a task: entries, the head, and what belongs to each, in one transaction an entry.
+//! The ledger of a task: entries, the head, and what belongs to each, one transaction per entry.
 //!
 //! A file that was restored from an old copy is whole, and shorter than what was shown. So the head that was acknowledged last
 //! stands beside the secrets too, in `--secrets DIR/TASK/ledger.head`, written after each entry: a ledger on which it does not lie is
-//! rewound or forked, and nothing is gone on with (rule P17). A crash in between leaves it one entry behind, which lies on the
+//! rewound or forked, and the task does not continue (rule P17). A crash in between leaves it one entry behind, which lies on the
 //! ledger.
 
 use std::collections::VecDeque;

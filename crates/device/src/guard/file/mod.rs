@@ -1,5 +1,4 @@
-//! A guard in a file. The one part of this crate that needs files (feature `files`), which it reaches
-//! through `durable` alone.
+//! A guard in a file. The only part of this crate that needs files (feature `files`), through `durable` alone.
 //!
 //! | path        | what it holds                                    |
 //! |-------------|--------------------------------------------------|

@@ -1,5 +1,4 @@
-//! What a guard keeps when the power goes, on a disk that keeps of what was not synced whatever an adversary likes
-//! ([`durable::power_loss`]).
+//! Tests of a guard's file under power loss: an adversarial disk keeps any part of what was not synced ([`durable::power_loss`]).
 //!
 //! A story (begin, then one permit after the other) is cut before every single operation; no permit that was given may be given
 //! again after the restart, also when the recovery is cut too. And every sync is needed: where a disk only pretends to

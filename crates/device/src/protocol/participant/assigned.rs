@@ -1,4 +1,4 @@
-//! What a device was asked to do, as far as it can be judged without the task and the model; and every reason to say no.
+//! Checks an assignment as far as possible without the task and the model, with every reason to refuse.
 
 use privacy::{Participation, encoding::EncodingError, stages::Residues, units::MinSeparation};
 use secagg::{
@@ -59,23 +59,23 @@ pub enum NotTaken {
     /// The step lies beyond the plan.
     #[error("step {step} is beyond the {rounds} planned steps, which the guarantee covers")]
     BeyondPlan {
-        /// What was asked for.
+        /// The requested step.
         step: u64,
-        /// What is planned.
+        /// The planned number of rounds.
         rounds: u64,
     },
     /// The server said that it does not need the device before a later step.
     #[error("step {step}: this server said before that it does not need this device until step {from}")]
     NotEligible {
-        /// What was asked for.
+        /// The requested step.
         step: u64,
-        /// From where on.
+        /// The first eligible step.
         from: u64,
     },
     /// Enough inputs left for this task.
     #[error("{have} inputs were sent for this task, but its plan allows {most}")]
     TaskIsOver {
-        /// What left.
+        /// The number of inputs that were sent.
         have: u64,
         /// MaxP of the plan.
         most: u64,
@@ -92,7 +92,7 @@ pub enum NotTaken {
     /// The offer is for something else.
     #[error("the offer of secure aggregation differs from the assignment in its {0}")]
     OtherOffer(&'static str),
-    /// Secure aggregation does not go on.
+    /// Secure aggregation does not continue.
     #[error("secure aggregation: {0}")]
     Secure(#[from] ClientError),
     /// Vectors do not become residues.
@@ -104,9 +104,9 @@ pub enum NotTaken {
     /// What was trained is not what was asked for.
     #[error("the input has {got} numbers, expected {expected}")]
     Input {
-        /// What it has.
+        /// The actual value.
         got: usize,
-        /// What is asked for.
+        /// The number requested.
         expected: usize,
     },
     /// The host keeps the input back.

@@ -1,4 +1,4 @@
-//! What leaves: a vector as it is, or a masked one; cut into chunks when they are sent, and not before.
+//! The input a device sends: a plain or masked vector, cut into chunks only when they are sent.
 
 use std::{fmt, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! A device as a machine without IO: it says what to do next, and is told what came of it.
+//! A device as a state machine without IO: it says what to do next, and is told the outcome.
 //!
 //! ```text
 //! Unmet --Hello--> Stranger --Enrolled--> Idle --Assignment--> Part
@@ -8,8 +8,8 @@
 //!                                           +---- Thanks, Refused, time over, or a reason of its own
 //! ```
 //!
-//! [`Participant::next`] says what to do; it can be asked again and says the same until [`Participant::got`] tells it what came. Whoever
-//! drives it has the network, the clock, the text and the processors:
+//! [`Participant::next`] says what to do; it can be asked again and says the same until [`Participant::got`] tells it what came. The
+//! host has the network, the clock, the text and the processors:
 //!
 //! | it says          | the host does                                             | and tells                                    |
 //! |------------------|-----------------------------------------------------------|----------------------------------------------|
@@ -79,18 +79,18 @@ const MOST_RESTING: usize = 256;
 /// Notes that are kept for a host that does not read them.
 const MOST_NOTES: usize = 64;
 
-/// Who a device is, and what it allows.
+/// A device's identity and policy.
 #[derive(Clone)]
 pub struct Settings {
     /// Its key.
     pub key: SigningKey,
-    /// What lets it in.
+    /// The enrolment token.
     pub token: Vec<u8>,
     /// What its maker says of it.
     pub attestation: Vec<u8>,
     /// The one server that it speaks to; whichever answers by default.
     pub realm: Option<Realm>,
-    /// What it refuses.
+    /// The device's policy.
     pub policy: Policy,
     /// How much it gives, over all tasks.
     pub limits: Limits,
@@ -127,7 +127,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// What is fetched.
+/// The kind of blob to download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// A task.
@@ -136,7 +136,7 @@ pub enum What {
     Model,
 }
 
-/// What the host is to do.
+/// An action for the host.
 #[derive(Debug)]
 pub enum Do {
     /// Ask the server who it is.
@@ -145,7 +145,7 @@ pub enum Do {
     Say(Vec<u8>),
     /// Get bytes that never change.
     Fetch {
-        /// Of what.
+        /// The kind of blob.
         what: What,
         /// The object to fetch.
         wanted: Wanted,
@@ -156,21 +156,21 @@ pub enum Do {
     Train(Box<Work>),
     /// Send a chunk of a report.
     Send {
-        /// Of which assignment.
+        /// The ticket of the assignment.
         ticket: Ticket,
-        /// Where it begins.
+        /// The offset of its first byte.
         offset: u64,
         /// The bytes of the chunk.
         chunk: Vec<u8>,
     },
-    /// Nothing, until then.
+    /// Sleep until the given time.
     Sleep {
         /// On the clock that never goes back.
         until_ms: u64,
     },
 }
 
-/// What came of it.
+/// The outcome of an action.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The bytes of an answer.
@@ -193,7 +193,7 @@ pub enum Event<'a> {
     Withheld(String),
 }
 
-/// What happened, for a log.
+/// An event for a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
     /// The server knows the device.
@@ -207,16 +207,16 @@ pub enum Note {
     Gave {
         /// The step.
         step: u64,
-        /// What it is.
+        /// Training or evaluation.
         purpose: Purpose,
     },
-    /// Its part counts.
+    /// Its report counts.
     Thanked {
         /// The step.
         step: u64,
         /// It is not needed before this one.
         eligible_from: u64,
-        /// What it gave.
+        /// Training or evaluation.
         purpose: Purpose,
     },
     /// It refused.
@@ -238,7 +238,7 @@ pub enum Note {
         /// The step.
         step: u64,
     },
-    /// No answer.
+    /// The request got no answer.
     Broken,
     /// An answer that is none to what was said.
     Strange(&'static str),
@@ -341,7 +341,7 @@ impl<S: Store> Participant<S> {
         }
     }
 
-    /// What to do next.
+    /// The next action.
     pub fn next(&mut self, now: Now) -> Do {
         self.guard.see(now);
         self.end_if_over(now);
@@ -401,7 +401,7 @@ impl<S: Store> Participant<S> {
         }
     }
 
-    /// Whether it is in the midst of a part. If not, a host that has no use for the network now need not ask it.
+    /// Whether it is participating. If not, a host that has no use for the network now need not ask it.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
         matches!(self.state, State::Part(_))
@@ -413,19 +413,19 @@ impl<S: Store> Participant<S> {
         matches!(&self.state, State::Part(part) if part.holds_input())
     }
 
-    /// Who it is.
+    /// The device's key.
     #[must_use]
     pub fn key(&self) -> DeviceKey {
         DeviceKey(self.settings.key.verifying_key().to_bytes())
     }
 
-    /// What it has let go of.
+    /// The guard, which records sent inputs.
     #[must_use]
     pub const fn guard(&self) -> &Guard<S> {
         &self.guard
     }
 
-    /// What it tells its owner.
+    /// The diary for the device's owner.
     #[must_use]
     pub const fn diary(&self) -> &Diary<S> {
         &self.diary
@@ -451,7 +451,7 @@ impl<S: Store> Participant<S> {
         part.model()
     }
 
-    /// What happened since this was asked last.
+    /// The events since the last call.
     pub fn notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
@@ -470,7 +470,7 @@ impl<S: Store> Participant<S> {
         u64::from_le_bytes(bytes)
     }
 
-    /// A part ends in the midst of a wait too.
+    /// A part ends during a wait too.
     const fn wake_ms(&self) -> u64 {
         match &self.state {
             State::Part(part) => {

@@ -1,4 +1,4 @@
-//! Time, as a device knows it: how long it waits after a failure, and what the server's clock says.
+//! A device's view of time: backoff after failures, and the server's clock.
 
 use super::Now;
 
@@ -38,7 +38,7 @@ impl Backoff {
         jittered(if doubled < most_ms { doubled } else { most_ms }, chance)
     }
 
-    /// Something went well.
+    /// Resets the backoff after a success.
     pub(super) const fn reset(&mut self) {
         self.failures = 0;
     }

@@ -1,4 +1,4 @@
-//! A device's part of a round, from the assignment to the thanks.
+//! One participation in a round, from the assignment to the thanks.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(super) struct Part {
     stage: Stage,
 }
 
-/// How far it is.
+/// The stage of the participation.
 #[derive(Debug)]
 enum Stage {
     /// The task is on its way.
@@ -288,7 +288,7 @@ impl<S: Store> Participant<S> {
                 let encoded = result.map_err(NotTaken::Training)?;
                 self.hold(&prepared, encoded)?;
             }
-            // Late or twice: nothing to do with what is going on.
+            // Late or twice: nothing to do with the current phase.
             (stage, _) => part.stage = stage,
         }
         Ok(())

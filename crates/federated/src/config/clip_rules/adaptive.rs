@@ -1,4 +1,4 @@
-//! The norm of the whole update, following a quantile (Andrew et al. 2021; how it moves is [`privacy::clip`]).
+//! Adaptive clipping: the norm of the whole update follows a quantile (Andrew et al. 2021; its steps are in [`privacy::clip`]).
 
 use privacy::stages::ClipRule;
 

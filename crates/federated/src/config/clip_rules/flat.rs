@@ -1,4 +1,4 @@
-//! The norm of the whole update (McMahan et al. 2018, section 3, flat clipping).
+//! Flat clipping: bounds the norm of the whole update (McMahan et al. 2018, section 3).
 
 use privacy::stages::ClipRule;
 

@@ -1,4 +1,4 @@
-//! The rules by which updates are bounded, by name: one file each, and a line in [`CLIP_RULES`].
+//! The registry of clipping rules: one file each, and a line in [`CLIP_RULES`].
 //!
 //! A rule turns one norm S into what a device clips to: the whole update, or each of its layers. The accountant uses the bound that
 //! follows for the whole update ([`ClipRule::bound`]), so a rule can be unwise but not unsafe.
@@ -20,13 +20,13 @@ pub const CLIP_RULES: [ClipKind; 3] = [ClipKind(&flat::FLAT), ClipKind(&per_laye
 
 /// A rule: its name, its words, and what it clips to.
 struct Described {
-    /// In settings.
+    /// Its name in settings.
     name: &'static str,
     /// Why it needs a norm.
     why_norm: &'static str,
     /// Whether the norm follows a quantile of the updates' norms (Andrew et al. 2021).
     is_adaptive: bool,
-    /// As the ledger and the statement say it.
+    /// Describes the rule for the ledger and the statement.
     in_ledger: fn(ClipNorm) -> String,
     /// What a device clips to.
     rule: fn(ClipNorm, &Layout) -> Result<ClipRule, ClipRuleError>,
@@ -46,7 +46,7 @@ impl ClipKind {
         CLIP_RULES.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// In settings.
+    /// Its name in settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.0.name
@@ -64,13 +64,13 @@ impl ClipKind {
         self.0.is_adaptive
     }
 
-    /// As the ledger and the statement say it.
+    /// Describes the rule for the ledger and the statement.
     #[must_use]
     pub fn in_ledger(self, clip: ClipNorm) -> String {
         (self.0.in_ledger)(clip)
     }
 
-    /// What a device clips updates of these parts to.
+    /// The rule by which a device clips updates with these parts.
     ///
     /// # Errors
     /// When the rule does not fit them.

@@ -1,4 +1,4 @@
-//! The norm of each layer, the bound shared evenly (McMahan et al. 2018, section 3, per-layer clipping).
+//! Per-layer clipping: bounds the norm of each layer, sharing the bound evenly (McMahan et al. 2018, section 3).
 
 use device::learner::Part;
 use privacy::stages::ClipRule;

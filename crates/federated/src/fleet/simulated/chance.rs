@@ -1,4 +1,4 @@
-//! What a simulated fleet draws from: who is drawn, who vanishes, what is random in users' parts (rules P20 and P21).
+//! The random choices of a simulated fleet: cohorts, drop-outs, and the randomness of users' contributions (rules P20 and P21).
 //!
 //! In a simulation with a seed all of it follows from the seed, so it repeats to the bit. With secret noise a cohort has a seed of
 //! its own, which is kept until what became of its attempt is recorded: drawing the cohort again after a crash would favour cohorts
@@ -26,7 +26,7 @@ pub(super) enum Chance {
 pub(super) struct OfAttempt {
     /// Who is drawn, or the order in which devices arrive.
     pub(super) cohort: NoiseSource,
-    /// Who vanishes.
+    /// The randomness of drop-outs.
     pub(super) vanishing: NoiseSource,
     /// Users' rounding, batches and noise.
     pub(super) users: NoiseSource,

@@ -1,4 +1,4 @@
-//! A cohort in groups, each a secure aggregation of its own: one device that spoils a sum spoils its group's alone.
+//! Splits a cohort into groups with a secure aggregation each: a device that spoils a sum spoils only its group's.
 //!
 //! Who is in which group is drawn with the cohort, before anybody is asked, and never follows from what devices send: a server
 //! that could choose groups afterwards could single somebody out. Each group keeps every floor by itself. The price is that the

@@ -1,4 +1,4 @@
-//! The fleet of simulations: who takes part is drawn, some vanish on the way, an engine trains the others.
+//! The fleet of simulations: draws the cohort, lets some devices drop out, and trains the others on an engine.
 //!
 //! | module        | what it is                                                                        |
 //! |---------------|-----------------------------------------------------------------------------------|
@@ -106,7 +106,7 @@ impl Fleet for Simulated<'_> {
 
     fn attempt(&mut self, task: &RoundTask<'_>) -> Result<Attempted, FleetError> {
         let Some(Prepared { drawn, cohort, sample_s }) = self.prepared.take() else {
-            // Whoever was asked may have sent an input, and nothing is left of the keys that would open the sum.
+            // Users who were asked may have sent an input, and nothing is left of the keys that would open the sum.
             let outcome = Outcome::Failed(FailureReason::Interrupted);
             return Ok(Attempted { outcome, observed: Observed::default() });
         };

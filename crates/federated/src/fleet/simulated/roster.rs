@@ -1,11 +1,11 @@
-//! Who is asked in an attempt of a simulation (rules P6, P18 and P24).
+//! Which users an attempt of a simulation asks (rules P6, P18 and P24).
 //!
 //! **Devices that come by themselves** are taken from a queue ([`crate::cohort`]); once an attempt has failed, the next one takes
 //! the next devices of it, without those who were asked ([`crate::cohort::queue`]).
 //!
-//! **Sampled users** are drawn anew in every round. A step that was passed over leaves the model as it is. A device gives one input
-//! for a model, ever: its guard refuses a second one, whatever step it is said to be for. So whoever was asked for a step that was
-//! passed over is not there until something is released, and a simulation has to leave them out, or it would learn from inputs that
+//! **Sampled users** are drawn again in every round. A step that was skipped leaves the model as it is. A device gives one input
+//! for a model, ever: its guard refuses a second one, whatever step it is said to be for. So a user who was asked for a step that was
+//! skipped is not there until something is released, and a simulation has to leave them out, or it would learn from inputs that
 //! no device gives.
 //!
 //! **The accounting holds.** Who is not there follows from which steps failed and from who was drawn for them. That a step failed is
@@ -104,7 +104,7 @@ impl<'a> Roster<'a> {
         Ok(cohort)
     }
 
-    /// Whoever was drawn for the steps that were passed over since the last release.
+    /// Users drawn for the steps skipped since the last release.
     fn asked_for_this_model(
         &self,
         chance: &Chance,

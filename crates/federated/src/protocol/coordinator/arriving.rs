@@ -1,4 +1,4 @@
-//! Reports as they arrive: whether one is wanted, what is expected of it, and what becomes of it.
+//! Incoming reports: whether one is wanted, what is expected of it, and what happens to it.
 //!
 //! A device is asked for its report once. Where what comes breaks its bounds, or the attempt has what it needs, that is the end of its part: it
 //! hears so when it tries again, and takes up nobody's room.
@@ -53,7 +53,7 @@ impl Coordinator {
         self.tasks.values().filter_map(|running| running.desk.as_ref()).any(of)
     }
 
-    /// What came of a report cannot be one, or breaks its bounds: its device has dropped out, and others are asked in its place.
+    /// A report is malformed or breaks its bounds: its device has dropped out, and others are asked instead.
     pub fn broke_bounds(&mut self, ticket: &Ticket) {
         if let Some((device, running)) = self.by_ticket(&ticket.0)
             && let Some(desk) = running.desk.as_mut()
@@ -65,7 +65,7 @@ impl Coordinator {
     /// A whole report.
     ///
     /// # Errors
-    /// When the attempt cannot go on.
+    /// When the attempt cannot continue.
     pub fn report(
         &mut self,
         request: RequestId,
@@ -235,7 +235,7 @@ mod tests {
         assert!(desk(&coordinator).absent().iter().all(|device| device.0 == [3; 32]), "who sent something took part");
     }
 
-    /// A server that is started again is there before its attempt is: in between nobody knows a ticket of it. Whoever came then used to be told
+    /// A server that is started again is there before its attempt is: in between nobody knows a ticket of it. Devices that came then used to be told
     /// that there is no such attempt, and its report was lost.
     #[test]
     fn who_has_a_ticket_of_before_a_restart_waits_until_its_attempt_is_open_again() {
@@ -263,7 +263,7 @@ mod tests {
         assert!(coordinator.begins(&tickets[0], 3).is_ok());
         coordinator.said(4, DEVICES[1], &CHECK_IN, 3).unwrap();
         assert!(matches!(says(&mut coordinator), Says::Assignment(_)), "it is told what it was not");
-        // An attempt that is never opened again is waited for by nobody: its end is in the ledger, or its task cannot go on.
+        // An attempt that is never opened again is waited for by nobody: its end is in the ledger, or its task cannot continue.
         type Ends = fn(&mut Coordinator);
         let settles: Ends = |coordinator| coordinator.settle(&AT, &BTreeSet::new(), 2).unwrap();
         let forgets: Ends = |coordinator| coordinator.forget(&TASK, 2).unwrap();

@@ -1,4 +1,4 @@
-//! The lobby: devices that could take part wait there, are given attempts that want them, or are told when to come back.
+//! The lobby: available devices wait here, are assigned to attempts, or are told when to come back.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -99,8 +99,8 @@ impl Coordinator {
         Answer::refused(Reason::TooMuch, full.words, now / 1000, after_s)
     }
 
-    /// The server is about to stop: whoever waits is told when to come back, and from now on nobody waits and nobody is given anything. Reports
-    /// that come are still taken.
+    /// Before the server stops: waiting devices are told when to come back. From now on no device waits or is assigned anything, but reports
+    /// are still accepted.
     pub fn close(&mut self) {
         self.closing = true;
         let lobby: Vec<RequestId> = self.lobby.keys().copied().collect();
@@ -179,7 +179,7 @@ impl Coordinator {
         Ok(standings)
     }
 
-    /// Whoever waits in the lobby for something else, and may be given a task whose attempt has just been opened, waits for that too.
+    /// Devices that wait in the lobby for another task, and are eligible for the attempt that was just opened, wait for that too.
     pub(super) fn invite(&mut self, task: &TaskDigest) -> Result<(), CoordinatorError> {
         let Some(running) = self.tasks.get_mut(task).filter(|running| running.takes_devices()) else { return Ok(()) };
         let Some(round) = running.desk.as_ref().map(|desk| desk.opening.at.round) else { return Ok(()) };
@@ -260,7 +260,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// When a device is to come back: drawn anew for each. Where more are wanted than wait, as soon as all of them together may.
+    /// When a device is to come back: drawn individually. Where more are wanted than wait, as soon as all of them together may.
     pub(super) fn comes_back_after(&mut self) -> u64 {
         let wanted = |running: &Running| running.over.select(running.asking.goal);
         let alive = || self.tasks.values().filter(|task| task.is_alive());
@@ -272,7 +272,7 @@ impl Coordinator {
         let rate: f64 = alive().map(rate).sum();
         // While a round is open that wants nobody more, nobody is to be near.
         let together = alive().filter(|running| running.gathers()).map(wanted).max().unwrap_or(0);
-        // Of a task that rests devices are not far away: it may go on.
+        // Of a task that rests devices are not far away: it may continue.
         let per_second = match (short, rests) {
             (true, _) => f64::INFINITY,
             (false, true) => rate.max(self.enrolled as f64 / RESTS_S / self.pace.surplus),

@@ -1,4 +1,4 @@
-//! How the part of one device in an attempt stands, and what it is told of it.
+//! The state of one device in an attempt, and what it is told.
 
 use device::protocol::message::{Assignment, DeviceKey, Received, Says, SecureMessage, Ticket};
 

@@ -1,4 +1,4 @@
-//! A sum that was kept, and the list of whose reports it holds: one without the other is gone on with by nobody.
+//! Tests of restored sums: a sealed sum and the list of its reports are only accepted together.
 
 use device::guard::TaskDigest;
 use privacy::{Adjacency, ClipNorm, Participation, encoding::VectorPlan};

@@ -1,4 +1,4 @@
-//! A store that ends with the process; for tests, and as the plain statement of what a store does.
+//! A coordinator store in memory, for tests, and as the reference for other stores.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ pub struct MemoryStore {
     kept: Mutex<Kept>,
 }
 
-/// What is kept.
+/// The stored state.
 #[derive(Debug, Clone, Default)]
 struct Kept {
     devices: BTreeSet<DeviceKey>,
@@ -40,7 +40,7 @@ struct Open {
 }
 
 impl MemoryStore {
-    /// An empty one.
+    /// Creates an empty store.
     #[must_use]
     pub fn new(realm: [u8; 32]) -> Self {
         Self { realm, kept: Mutex::default() }

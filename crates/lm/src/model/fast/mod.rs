@@ -1,4 +1,4 @@
-//! The fast path: the same models as [`super::reference`], with vector kernels and no allocation in the loop.
+//! The fast implementation of the models of [`super::reference`]: vector kernels, no allocation in the loop.
 //!
 //! [`Trainer`] holds a model in the layout that the kernels like (gates side by side, weights in panels, transposed copies
 //! of what is read backwards) together with all the memory that a step needs. `load` takes the flat vector, `step` is one
@@ -7,7 +7,7 @@
 //!
 //! What it does differently from the textbook: the softmax is never normalised over the vocabulary, only over tokens, since
 //! `dO = (e^T emb) / s` and `dE = e (o / s)`; no maximum is subtracted unless a sum leaves the safe range; updates are folded
-//! into the products; the vocabulary is walked once a step, with the update of the step before. bench/local_training measures
+//! into the products; the vocabulary is walked once per step, with the update of the step before. bench/local_training measures
 //! what that gives beside PyTorch and JAX.
 
 mod layer;
@@ -53,7 +53,7 @@ pub struct Trainer {
     output: Output,
 }
 
-/// What the fast path cannot train.
+/// Why the fast path cannot train a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TrainerError {
     /// The model cannot be built.
@@ -62,7 +62,7 @@ pub enum TrainerError {
     /// This machine does not have the instructions.
     #[error("this machine does not support {}", path.name())]
     Path {
-        /// What was asked for.
+        /// The requested kernels.
         path: KernelPath,
     },
 }
@@ -112,7 +112,7 @@ impl Trainer {
         self.forget();
     }
 
-    /// Forgets what was read: the next batch begins anew.
+    /// Forgets what was read: the next batch starts a new reading.
     pub fn forget(&mut self) {
         self.layers.iter_mut().for_each(Layer::forget);
     }

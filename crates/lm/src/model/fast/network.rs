@@ -1,4 +1,4 @@
-//! A trained model that predicts: a test set, many sequences side by side, or a keyboard's text, token by token.
+//! Inference with a trained model: on a test set, many sequences side by side, or on a keyboard's text, token by token.
 //!
 //! It keeps the flat vector of parameters and reads everything large where it lies, so that a keyboard has its model in
 //! memory once, and nothing that only training needs. For a test set the layers are copied into the form that products
@@ -57,7 +57,7 @@ pub enum NetworkError {
     /// This machine does not have the instructions.
     #[error("this machine does not support {}", path.name())]
     Path {
-        /// What was asked for.
+        /// The requested kernels.
         path: KernelPath,
     },
     /// Another number of parameters than the model has.
@@ -65,7 +65,7 @@ pub enum NetworkError {
     Length {
         /// What the configuration asks for.
         want: usize,
-        /// What was given.
+        /// The value given.
         got: usize,
     },
 }
@@ -144,7 +144,7 @@ impl Network {
 
 impl Network {
     /// As [`LanguageModel::read`], with the context of each sequence's user; without one, and where there are fewer, it is zero.
-    /// The longest sequences come first, so that those that go on are always the first rows.
+    /// The longest sequences come first, so that those that continue are always the first rows.
     pub fn read_knowing(&self, sequences: &[&[u32]], contexts: &[&[f32]], visit: &mut dyn FnMut(usize, usize, &[f32])) {
         let mut order: Vec<usize> = (0..sequences.len()).collect();
         order.sort_by_key(|s| std::cmp::Reverse(sequences[*s].len()));

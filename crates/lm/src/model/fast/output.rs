@@ -1,6 +1,6 @@
 //! The output: an optional dense layer, then a softmax over the vocabulary and its loss.
 //!
-//! The vocabulary is walked in tiles, once a step. A tile of entries first makes the move that the step before left it;
+//! The vocabulary is walked in tiles, once per step. A tile of entries first makes the move that the step before left it;
 //! then the logits of all tokens are computed, raised to a power and added up, and their product with the tile is added to
 //! the gradient, while all of it is in the cache. The move of this step needs the sums over all tiles, so it waits for the
 //! next walk ([`Move`]); a row that is read before is moved where it is read.

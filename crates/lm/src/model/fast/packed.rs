@@ -1,4 +1,4 @@
-//! Matrices as the kernels like them: rows padded with zeros, large weights in panels.
+//! Matrices in the layout of the kernels: rows padded with zeros, large weights in panels.
 
 use crate::kernels::{
     KernelPath,

@@ -1,4 +1,4 @@
-//! Learning towards soft labels: what other models say of a batch, with or without its targets (Popov et al. 2018).
+//! Training towards soft labels: other models' predictions for a batch, with or without its targets (Popov et al. 2018).
 //!
 //! | the paper                               | here                                                                          |
 //! |-----------------------------------------|-------------------------------------------------------------------------------|

@@ -1,10 +1,10 @@
-//! The carried state as numbers, so that training that was stopped between two batches can go on to the same bits.
+//! The carried state as numbers, so that training stopped between two batches resumes bit for bit.
 
 use super::{Layer, Trainer};
 use crate::kernels::matrix::padded;
 
 impl Trainer {
-    /// What the next batch would find: for each layer the cells and what was shown, `[row][unit]`.
+    /// The state the next batch would start from: for each layer the cells and the outputs, `[row][unit]`.
     #[must_use]
     pub fn state(&mut self) -> Vec<f32> {
         let mut state = Vec::with_capacity(self.state_len());

@@ -1,4 +1,4 @@
-//! Composition of lattice laws by FFT, in stages, with a bound on everything that floating point can do.
+//! Composes privacy-loss distributions by FFT, in stages, with bounds on all floating-point errors.
 //!
 //! Laws are *tilted*: each mass is multiplied by `e^(theta l) / M(theta)`, which moves the bulk of the composed law to
 //! the epsilon that is sought, so that round-off is relative to delta and not to 1.

@@ -1,4 +1,4 @@
-//! The privacy-loss law of one release, put on a lattice without ever understating it (or, for the lower bound, without
+//! Discretizes the privacy-loss distribution of one release on a lattice without ever understating it (or, for the lower bound, without
 //! ever overstating it).
 //!
 //! Write `H(alpha) = sup_S P(S) - alpha Q(S)`, the privacy curve as a function of `alpha = e^eps`; it is convex, and a

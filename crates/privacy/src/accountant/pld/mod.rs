@@ -30,7 +30,7 @@ use family::{Direction, LossFamily};
 use law::Atoms;
 use plan::{Aim, Component, Estimate, Plan, Window};
 
-/// How often a plan is made anew when epsilon turns out smaller than thought.
+/// How often the plan is refined when epsilon turns out smaller than estimated.
 const MAX_PASSES: usize = 2;
 
 /// Lattice indices beyond this are not exact as floating-point numbers.

@@ -1,4 +1,4 @@
-//! Where to tilt, how fine a lattice, how many stages: chosen for the case at hand.
+//! Chooses tilt, lattice spacing and number of stages for each question.
 //!
 //! Everything here is planning. A bad plan costs tightness or time, never validity: what the windows leave out is
 //! bounded again with the laws that are really composed.
@@ -48,7 +48,7 @@ impl Aim {
     /// For a first idea of epsilon.
     pub(super) const SCOUT: Self =
         Self { relative_error: 3e-3, absolute_error: 1e-5, relief: 1.0, budget: TRANSFORM, stages: true };
-    /// For upper bounds.
+    /// The aim for upper bounds.
     pub(super) const UPPER: Self =
         Self { relative_error: 2e-7, absolute_error: 2e-9, relief: 2000.0, budget: 4.5 * TRANSFORM, stages: true };
     /// For upper bounds that a search asks for one after the other.

@@ -1,4 +1,4 @@
-//! Every vector width gives the textbook's bits.
+//! Tests that every vector width gives the same bits as the textbook transform.
 
 use pulp::{Scalar, Simd};
 

@@ -1,4 +1,4 @@
-//! The bound on what rounding does to the buffers, against the exact matrix: the proof in the header of `blt` rests on it.
+//! Bounds the effect of rounding the buffers, against the exact matrix: the proof in the header of `blt` relies on it.
 
 use num_bigint::BigInt;
 

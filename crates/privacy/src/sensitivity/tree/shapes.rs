@@ -1,4 +1,4 @@
-//! The largest value over all patterns of participation, by the shapes that no other beats.
+//! The largest value over all patterns of participation, found among the shapes that can be optimal.
 //!
 //! Fix a *shape*: which child of each node each participation goes to. Placing every participation as early as the
 //! shape and the separation `b` allow gives `last = max(earliest_end, start + (c - 1) b)` for any
@@ -8,7 +8,7 @@
 //! walked once from left to right.
 //!
 //! What keeps frontiers small:
-//! - whoever came before a subtree came at least one round before it, so no start is later than `b - 1`;
+//! - a user who took part before a subtree did so at least one round before it, so no start is later than `b - 1`;
 //! - an end that leaves the first round after the subtree free is as good as any earlier one;
 //! - of two shapes, one of which can start where the other no longer can, the choice is again such a function, with the
 //!   smaller value;

@@ -1,4 +1,4 @@
-//! The steps of LSTM and CIFG layers, which have cells beside what they show.
+//! The steps of LSTM and CIFG layers, which have cell states besides their outputs.
 
 use super::Layer;
 use crate::{

@@ -1,4 +1,4 @@
-//! The steps of a GRU layer: the candidate's sums wait for the reset gate, so its part of the kernel lies apart.
+//! The steps of a GRU layer: the candidate's sums need the reset gate first, so its weights are stored separately.
 
 use super::{Layer, Panels};
 use crate::kernels::{

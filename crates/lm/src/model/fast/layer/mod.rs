@@ -7,7 +7,7 @@
 //! | `shown`   | (steps + 1) * rows     | what was shown; the first rows are carried over                 |
 //! | `d_gates` | tokens x gates * units | gradients of the gates' sums                                    |
 //!
-//! Of a GRU, `from_h` has update and reset gate only. What is read backwards has a transposed copy, written anew after every step.
+//! Of a GRU, `from_h` has update and reset gate only. What is read backwards has a transposed copy, rewritten after every step.
 
 mod cells;
 mod gru;

@@ -1,4 +1,4 @@
-//! One recurrent layer that only reads: LSTM, CIFG or GRU, one token of some sequences at a time.
+//! Inference in one recurrent layer: LSTM, CIFG or GRU, one token of some sequences at a time.
 //!
 //! Of many sequences, the weights are packed first: products want the gates side by side and rows padded. For a keyboard's
 //! one sequence they are used where they lie, so that they are in memory once.

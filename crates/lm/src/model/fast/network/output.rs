@@ -1,4 +1,4 @@
-//! From what the last layer shows to the log-probabilities of all entries.
+//! Inference in the output layer: from the last hidden layer to log-probabilities of all entries.
 //!
 //! For a test set the vocabulary is walked in tiles: the logits of some tokens with a tile of entries are computed while
 //! the tile is in the cache, and turned so that every token has a line. For a keyboard there is one token: its logits are

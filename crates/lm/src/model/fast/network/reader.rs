@@ -1,4 +1,4 @@
-//! A network that reads somebody's text as it is typed: its state is carried, so that a token costs one step.
+//! Reads a user's text token by token and carries the state, so that each token costs one step.
 
 use super::{
     Network,
@@ -13,7 +13,7 @@ const KEPT: usize = 32;
 pub(super) struct NetworkReader<'a> {
     network: &'a Network,
     by: Vec<Step<'a>>,
-    /// What was read.
+    /// The tokens read so far.
     read: Vec<u32>,
     /// How many tokens were read when the first state was kept; each of the others is one token later.
     first: usize,
