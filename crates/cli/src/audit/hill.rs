@@ -61,7 +61,7 @@ pub(crate) fn run(args: &HillArgs) -> anyhow::Result<()> {
             shown(found.epsilon_formal)
         ),
         format!(
-            "In {} of {} directions Lilliefors' statistic is at most {CRITICAL_VALUE}: the tail can be that of a Pareto distribution.",
+            "In {} of {} directions a Pareto tail is plausible (Lilliefors statistic at most {CRITICAL_VALUE}).",
             found.accepted, found.with_tail
         ),
     ];

@@ -92,7 +92,7 @@ pub(crate) fn run(args: &OneRunArgs) -> anyhow::Result<()> {
 fn of_run(run: &std::path::Path) -> anyhow::Result<Shown> {
     let kept = Kept::read(&RunFolder::at(run)).map_err(refused)?;
     let problem = || {
-        let why = if kept.config.audit.is_some() { "is not over" } else { "has no canaries" };
+        let why = if kept.config.audit.is_some() { "has not finished" } else { "has no canaries" };
         BadInput::Refused(format!("{} {why}: train with keyhush train --audit", run.display()))
     };
     kept.audit.clone().ok_or_else(problem).context("nothing to show")
