@@ -11,6 +11,7 @@ mod columns;
 mod compare;
 mod data;
 mod device;
+mod distil;
 mod engines;
 mod eval;
 mod experiment;
@@ -92,6 +93,8 @@ enum Command {
     Predict(predict::PredictArgs),
     /// Train an n-gram model on public text, the baseline of the papers.
     Ngram(ngram::NgramArgs),
+    /// Make one model from the released models of several runs.
+    Distil(distil::DistilArgs),
     /// Man pages, and completion scripts for shells.
     #[command(subcommand)]
     Generate(generate::What),
@@ -125,6 +128,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Eval(args) => eval::eval(&args),
         Command::Predict(args) => predict::predict(&args),
         Command::Ngram(args) => ngram::ngram(&args),
+        Command::Distil(args) => distil::run(&args),
         Command::Generate(what) => generate::run(&what, Cli::command()),
     }
 }
