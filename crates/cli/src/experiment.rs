@@ -66,6 +66,10 @@ pub(crate) struct RunArgs {
     /// Train on the users of this store instead of synthetic users; results go to results-store
     #[arg(long, value_name = "STORE")]
     store: Option<PathBuf>,
+    /// Of experiments about forgetting, with --store: folder with general (a public model), general.txt (what it was trained on),
+    /// standard.test.txt and users.test.jsonl
+    #[arg(long, value_name = "DIR", requires = "store")]
+    texts: Option<PathBuf>,
     /// Number of runs for each variant [default: set by the experiment]
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
@@ -120,9 +124,17 @@ fn carry_out(args: &RunArgs) -> anyhow::Result<()> {
         let why = "only computes and does not train, so --store, --seeds and --set cannot be used with it";
         return Err(BadInput::Refused(format!("{} {why}", args.name)).into());
     }
-    if experiment.kind == Kind::FineTuning && (args.store.is_some() || args.seeds.is_some()) {
-        let why = "is measured on two test sets of synthetic people, once, so --store and --seeds cannot be used with it; its folder has a script for other text";
-        return Err(BadInput::Refused(format!("{} {why}", args.name)).into());
+    if experiment.kind == Kind::FineTuning && args.seeds.is_some() {
+        return Err(BadInput::Refused(format!("{} has one run of each variant, without --seeds", args.name)).into());
+    }
+    if experiment.kind == Kind::FineTuning && args.store.is_some() && args.texts.is_none() {
+        let why = "with --store, is measured on two test sets that are given: name their folder with --texts";
+        return Err(BadInput::Refused(format!("{}, {why}", args.name)).into());
+    }
+    if experiment.kind != Kind::FineTuning && args.texts.is_some() {
+        return Err(
+            BadInput::Refused(format!("{} is not about forgetting, and has no use for --texts", args.name)).into()
+        );
     }
     let findings = match experiment.kind {
         Kind::Training | Kind::FineTuning => train(args, &found, &experiment)?,
@@ -150,6 +162,7 @@ fn train(args: &RunArgs, found: &Found, experiment: &Experiment) -> anyhow::Resu
         found,
         runs: &args.runs.join(&args.name),
         store: args.store.as_deref(),
+        texts: args.texts.as_deref(),
         set: &args.set,
         seeds,
     };
@@ -167,6 +180,9 @@ fn command(args: &RunArgs) -> String {
     let mut command = format!("keyhush experiment run {}", args.name);
     if let Some(store) = &args.store {
         command.push_str(&format!(" --store {}", store.file_name().unwrap_or_default().to_string_lossy()));
+    }
+    if let Some(texts) = &args.texts {
+        command.push_str(&format!(" --texts {}", texts.file_name().unwrap_or_default().to_string_lossy()));
     }
     command.push_str(&args.seeds.map_or_else(String::new, |seeds| format!(" --seeds {seeds}")));
     args.set.iter().for_each(|pair| command.push_str(&format!(" --set {pair}")));

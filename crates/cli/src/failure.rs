@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use bench::BenchError;
 use experiments::ExperimentError;
 use federated::{
-    config::ConfigError, engine::EngineError, forecast::ForecastError, run::RunError, sweep::design::DesignError,
+    config::ConfigError, engine::EngineError, finetune::released::ReleasedError, forecast::ForecastError,
+    run::RunError, sweep::design::DesignError,
 };
 use pretraining::PretrainError;
 use privacy::{UnitError, query::QueryError};
@@ -77,7 +78,11 @@ fn bad_input(error: &anyhow::Error) -> Option<BadInput> {
     let of_run = || error.downcast_ref().and_then(wrong_run);
     let of_sweep = || error.downcast_ref().and_then(wrong_sweep);
     let known = error.downcast_ref::<BadInput>().cloned().or_else(of_run).or_else(of_forecast).or_else(of_sweep);
-    known.or_else(of_query).or_else(of_experiment).or_else(of_pretraining).or_else(of_bench)
+    let of_released = || match error.downcast_ref() {
+        Some(ReleasedError::None | ReleasedError::Run { .. }) => Some(BadInput::Refused(error.to_string())),
+        _ => None,
+    };
+    known.or_else(of_query).or_else(of_experiment).or_else(of_pretraining).or_else(of_bench).or_else(of_released)
 }
 
 /// What is wrong with settings is bad input.
@@ -163,6 +168,7 @@ fn wrong_experiment(error: &ExperimentError) -> Option<BadInput> {
         | ExperimentError::Row { .. }
         | ExperimentError::Variant { .. }
         | ExperimentError::NoStart { .. }
+        | ExperimentError::Texts { .. }
         | ExperimentError::OtherRun { .. }
         | ExperimentError::Plot { .. }
         | ExperimentError::Config(_) => Some(BadInput::Refused(error.to_string())),

@@ -12,6 +12,7 @@ mod compare;
 mod data;
 #[cfg(feature = "network")]
 mod device;
+mod distil;
 mod engines;
 mod eval;
 mod experiment;
@@ -101,6 +102,8 @@ enum Command {
     Predict(predict::PredictArgs),
     /// Train an n-gram model on public text, the baseline of the papers.
     Ngram(ngram::NgramArgs),
+    /// Make one model from the released models of several runs.
+    Distil(distil::DistilArgs),
     /// Write man pages or shell completion scripts.
     #[command(subcommand)]
     Generate(generate::What),
@@ -134,6 +137,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Eval(args) => eval::eval(&args),
         Command::Predict(args) => predict::predict(&args),
         Command::Ngram(args) => ngram::ngram(&args),
+        Command::Distil(args) => distil::run(&args),
         Command::Generate(what) => generate::run(&what, Cli::command()),
     }
 }

@@ -8,6 +8,7 @@ mod commands;
 mod data;
 mod data_kill;
 mod device;
+mod distil;
 mod eval;
 mod experiment;
 mod folder;

@@ -240,3 +240,20 @@ fn what_is_sent_comes_true_by_kind() {
         );
     }
 }
+
+/// What devices do against forgetting, and what it takes to send it.
+#[test]
+fn a_plan_says_what_devices_rehearse() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("plain.toml"), done(folder.path(), &["init"]).stdout).unwrap();
+    let said = |set: &str| {
+        let output = done(folder.path(), &[&["plan", "plain.toml", "--set", set][..], &SMALL].concat());
+        String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let rehearsal = said("finetune={ kind = \"rehearsal\", lambda = 0.25 }");
+    let words = "Of what a device reads, 25 % is what its user typed, and the rest is general text: 20,000 tokens,";
+    assert!(rehearsal.contains(words) && rehearsal.contains("starts from random parameters"), "{rehearsal}");
+    let soft = said("finetune={ kind = \"without-forgetting\", lambda = 0.5 }");
+    assert!(soft.contains("Of each label, 50 % is what the user typed"), "{soft}");
+    assert!(!said("rounds=20").contains("Of "), "plain training has nothing to say");
+}

@@ -1,6 +1,8 @@
 //! Baselines of the experiments about forgetting that are not training runs, and the numbers in their tables.
 
-use federated::numbers::four_digits;
+use device::finetune::GeneralText;
+use federated::{numbers::four_digits, run::Opened};
+use lm::vocabulary::{BOS, EOS};
 use serde::Deserialize;
 
 /// What is measured of each variant, by name, and what it is called in tables.
@@ -15,7 +17,7 @@ pub(crate) const COLUMNS: [(&str, &str); 7] = [
 ];
 
 /// What a variant is, where it is not a run.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Instead {
     /// Kneser-Ney n-grams of the general text: what a neural model replaces.
@@ -30,7 +32,7 @@ pub(crate) enum Instead {
         /// The weight of the n-grams.
         weight: f64,
     },
-    /// Transfer learning from the models of all users (equation 4); not private.
+    /// Transfer learning from the models of one cohort (equation 4); not private.
     Transfer {
         /// The text to train on.
         on: OnText,
@@ -38,6 +40,20 @@ pub(crate) enum Instead {
         #[serde(default = "one")]
         cycles: u32,
         /// The number of epochs.
+        epochs: u32,
+        /// The step.
+        learning_rate: f32,
+    },
+    /// The same from the models of runs, which were released: what it costs is what these cost together.
+    Released {
+        /// The variants above whose models teach.
+        models: Vec<String>,
+        /// On which text.
+        on: OnText,
+        /// How often text is written anew.
+        #[serde(default = "one")]
+        cycles: u32,
+        /// How often it is read; 0 averages the models and no more.
         epochs: u32,
         /// The step.
         learning_rate: f32,
@@ -56,6 +72,18 @@ pub(crate) enum OnText {
 
 const fn one() -> u32 {
     1
+}
+
+/// The general text of settings, each post as n-grams read it.
+pub(crate) fn general_posts(opened: &Opened) -> Result<Vec<Vec<u32>>, String> {
+    let general = opened.general().ok_or("n-grams need general text: finetune.kind = \"rehearsal\"")?;
+    Ok(sequences(general))
+}
+
+/// The posts of a text as n-grams read them.
+pub(crate) fn sequences(text: &GeneralText) -> Vec<Vec<u32>> {
+    let sequence = |post: &Vec<u32>| [BOS].into_iter().chain(post.iter().copied()).chain([EOS]).collect();
+    text.posts().iter().map(sequence).collect()
 }
 
 /// A number of a column, as people read it.

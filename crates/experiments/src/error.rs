@@ -53,6 +53,14 @@ pub enum ExperimentError {
         /// The cause.
         problem: String,
     },
+    /// The folder with the texts of an experiment about forgetting.
+    #[error("{}: {problem}", path.display())]
+    Texts {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A variant starts from one that has no such run.
     #[error("variant {name:?} has no run to start from")]
     NoStart {

@@ -2,16 +2,23 @@
 //! standard English and users' text, by perplexity and keystrokes saved.
 //!
 //! Variants are runs of `keyhush train`, or one of the baselines that are none (`baselines`): n-grams, the user's on-line n-gram beside the
-//! general model, and transfer learning from an ensemble. Test sets are of people of the synthetic crowd whom no run trains on.
+//! general model, transfer learning from an ensemble, and distilling from released models. Test sets are of people of the made-up crowd whom
+//! no run trains on; where a store is trained on, they are given ([`crate::texts`]).
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use corpus::synth::{Crowd, Dialect, SynthPlan};
-use durable::files;
 use federated::{
-    config::{Config, Data, Document},
-    finetune::ensemble::{self, Distilling, On, Trained},
-    home::{CONFIG_FILE, MODEL_FOLDER},
+    config::{Config, Data},
+    finetune::{
+        self,
+        ensemble::{self, Distilling, On, Trained},
+        released::Teachers,
+    },
+    home::MODEL_FOLDER,
     model_folder,
     plan::Plan,
     run::{After, Opened},
@@ -28,17 +35,18 @@ use lm::{
     ngram::KneserNey,
     predict::Keyboard,
     stream::{self, Line},
-    tokenizer::Tokenizer,
+    tokenizer::{Rules, Tokenizer},
     vocabulary::Vocabulary,
 };
 use report::chart::{Chart, Series};
 use serde::Serialize;
 
 use crate::{
-    baselines::{COLUMNS, Instead, OnText, label, shown},
+    baselines::{self, COLUMNS, Instead, OnText, label, shown},
     error::ExperimentError,
-    format::{Expect, Experiment, Plot},
+    format::{Expect, Experiment, Plot, Variant},
     runs::{OneRun, Runner},
+    texts::Texts,
     training::Job,
     verdict::{self, Verdict},
 };
@@ -102,36 +110,51 @@ pub(crate) fn draw(experiment: &Experiment, plot: &Plot, compared: &[Compared]) 
     }
 }
 
-/// Runs everything.
-pub(crate) fn run(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<Vec<Compared>, ExperimentError> {
-    let variants = &job.experiment.variant;
+/// Runs everything, and says what should be known of it.
+pub(crate) fn run(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<(Vec<Compared>, Vec<String>), ExperimentError> {
+    let left_out = |variant: &&Variant| job.store.is_some() && variant.crowd_only;
+    let variants: Vec<&Variant> = job.experiment.variant.iter().filter(|variant| !left_out(variant)).collect();
+    let texts = job.texts.map(Texts::open).transpose()?;
+    let texts = texts.as_ref();
+    let given = |variant: &Variant| texts.filter(|_| variant.given_with_store);
     // All that can be known to be wrong is said before any work.
-    for variant in variants {
+    for variant in variants.iter().copied().filter(|variant| given(variant).is_none()) {
         let config = job.config(variant, None, &mut Vec::new())?;
         if let Some(Instead::Transfer { .. }) = variant.instead {
             ensemble::check(&config)?;
         }
     }
-    let mut folders = Vec::new();
-    let mut compared = Vec::new();
+    let (mut folders, mut compared, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     for variant in variants {
+        let (name, set, line) = (variant.name.clone(), variant.set.clone(), variant.line.clone());
+        if let Some(texts) = given(variant) {
+            let values = measured(&texts.model(), &|rules, words| Tests::of_texts(texts, rules, words), runner)?;
+            compared.push(Compared { name, set, values: values.values(), rounds: None, line });
+            continue;
+        }
         let from = job.start(variant, 0, &folders)?;
-        let config = sweep::with_seed(&job.config(variant, from.as_deref(), &mut Vec::new())?, 0);
+        let config = sweep::with_seed(&job.config(variant, from.as_deref(), &mut notes)?, 0);
         let of_variant = |problem: String| ExperimentError::Variant { name: variant.name.clone(), problem };
-        let (counts, rounds) = match variant.instead {
+        let (counts, rounds) = match &variant.instead {
             None => {
                 let folder = job.place(variant, &config, 0, runner.means.kernels)?;
                 let run = OneRun { label: &variant.name, config: &config, folder: &folder, after: After::Close };
                 runner.run(run)?;
                 folders.push((variant.name.clone(), vec![folder.clone()]));
-                (measured(&folder, runner)?, Some(config.rounds))
+                let tests = |rules, words: &Vocabulary| Tests::new(&config, texts, rules, words);
+                (measured(&folder.join(MODEL_FOLDER), &tests, runner)?, Some(config.rounds))
             }
-            Some(instead) => (Baseline::new(&config, runner)?.counts(instead).map_err(of_variant)?, None),
+            Some(instead) => {
+                let baseline = Baseline::new(&config, texts, &folders, runner)?;
+                let (counts, note) = baseline.counts(instead).map_err(of_variant)?;
+                notes.extend(note.map(|note| format!("{name}: {note}")));
+                (counts, None)
+            }
         };
-        let (name, set, line) = (variant.name.clone(), variant.set.clone(), variant.line.clone());
         compared.push(Compared { name, set, values: counts.values(), rounds, line });
     }
-    Ok(compared)
+    notes.dedup();
+    Ok((compared, notes))
 }
 
 /// What was counted on both test sets, and on the first sentences of each.
@@ -166,11 +189,27 @@ struct Tests {
 }
 
 impl Tests {
-    fn new(config: &Config, tokenizer: Tokenizer, vocabulary: &Vocabulary) -> Result<Self, ExperimentError> {
-        let seed = match &config.data {
-            Data::Synthetic(crowd) => crowd.seed.unwrap_or(1),
-            Data::Store(_) | Data::Devices(_) => 1,
-        };
+    /// Of the texts that were given, or else of people of the made-up crowd.
+    fn new(
+        config: &Config,
+        texts: Option<&Texts>,
+        rules: Rules,
+        vocabulary: &Vocabulary,
+    ) -> Result<Self, ExperimentError> {
+        match (texts, &config.data) {
+            (Some(texts), _) => Self::of_texts(texts, rules, vocabulary),
+            (None, Data::Synthetic(crowd)) => Self::of_crowd(crowd.seed.unwrap_or(1), rules, vocabulary),
+            (None, Data::Store(_) | Data::Devices(_)) => Self::of_crowd(1, rules, vocabulary),
+        }
+    }
+
+    fn of_texts(texts: &Texts, rules: Rules, vocabulary: &Vocabulary) -> Result<Self, ExperimentError> {
+        let [standard, users] = texts.lines(Tokenizer::new(rules), vocabulary);
+        Ok(Self { standard, users })
+    }
+
+    fn of_crowd(seed: u64, rules: Rules, vocabulary: &Vocabulary) -> Result<Self, ExperimentError> {
+        let tokenizer = Tokenizer::new(rules);
         let of = |dialect| -> Result<Vec<Vec<Line>>, ExperimentError> {
             let crowd = Crowd::new(SynthPlan::new(seed, FIRST + PEOPLE, dialect)).map_err(|e| wrong(&e))?;
             let person = |number| stream::lines(&crowd.posts(number).join("\n"), tokenizer, vocabulary);
@@ -202,18 +241,18 @@ impl Tests {
     }
 }
 
-/// The last model of a run, measured.
-fn measured(folder: &Path, runner: &Runner<'_>) -> Result<Both, ExperimentError> {
-    let text = files::read_text(&folder.join(CONFIG_FILE))?;
-    let config = Document::new(&text, &[])?.config()?;
-    let Folder { vocabulary, rules, weights, .. } = model_folder::read(&folder.join(MODEL_FOLDER))?;
+/// A model of a run, or one that was given, measured.
+fn measured(
+    folder: &Path,
+    tests: &dyn Fn(Rules, &Vocabulary) -> Result<Tests, ExperimentError>,
+    runner: &Runner<'_>,
+) -> Result<Both, ExperimentError> {
+    let Folder { vocabulary, rules, weights, .. } = model_folder::read(folder)?;
     let not_trained = || ExperimentError::NotTrained { folder: folder.to_owned() };
     let model = weights.into_model(runner.means.kernels).map_err(|_| not_trained())?;
-    let tokenizer = Tokenizer::new(rules);
-    let tests = Tests::new(&config, tokenizer, &vocabulary)?;
     let keyboard = Keyboard::new(vocabulary.words());
     let measured = Measured::new(model.as_ref(), rules, &keyboard, runner.means.threads);
-    tests.count(|lines| measured.lines(lines, |_| {}).map_err(|e| wrong(&e)))
+    tests(rules, &vocabulary)?.count(|lines| measured.lines(lines, |_| {}).map_err(|e| wrong(&e)))
 }
 
 fn wrong(problem: &dyn std::fmt::Display) -> ExperimentError {
@@ -221,34 +260,66 @@ fn wrong(problem: &dyn std::fmt::Display) -> ExperimentError {
 }
 
 /// What stands beside runs, and what it is made from.
-struct Baseline {
+struct Baseline<'a> {
     config: Config,
+    texts: Option<&'a Texts>,
+    /// The runs so far, by their variants.
+    runs: &'a [(String, Vec<PathBuf>)],
     opened: Opened,
     kernels: KernelPath,
     threads: usize,
 }
 
-impl Baseline {
-    fn new(config: &Config, runner: &Runner<'_>) -> Result<Self, ExperimentError> {
+impl<'a> Baseline<'a> {
+    fn new(
+        config: &Config,
+        texts: Option<&'a Texts>,
+        runs: &'a [(String, Vec<PathBuf>)],
+        runner: &Runner<'_>,
+    ) -> Result<Self, ExperimentError> {
         let opened = Opened::new(config)?;
-        Ok(Self { config: config.clone(), opened, kernels: runner.means.kernels, threads: runner.means.threads })
+        let (kernels, threads) = (runner.means.kernels, runner.means.threads);
+        Ok(Self { config: config.clone(), texts, runs, opened, kernels, threads })
     }
 
-    fn counts(&self, instead: Instead) -> Result<Both, String> {
-        match instead {
-            Instead::Ngram { order } => {
-                let general =
-                    self.opened.general().ok_or("n-grams need general text: finetune.kind = \"rehearsal\"")?;
-                let posts: Vec<Vec<u32>> = general.posts().iter().map(|post| sequence(post)).collect();
-                let model = self.ngram(order, &posts)?;
-                self.measure(&model)
-            }
-            Instead::OnlineNgram { order, weight } => self.online(order, weight),
+    /// What it predicts, and what should be known of it.
+    fn counts(&self, instead: &Instead) -> Result<(Both, Option<String>), String> {
+        match *instead {
+            Instead::Ngram { order } => Ok((self.measure(&self.ngram(order, &self.general()?)?)?, None)),
+            Instead::OnlineNgram { order, weight } => Ok((self.online(order, weight)?, None)),
             Instead::Transfer { on, cycles, epochs, learning_rate } => {
-                let network = self.network(self.transferred(on, cycles, epochs, learning_rate)?)?;
-                self.measure(&network)
+                let how = self.distilling(on, cycles, epochs, learning_rate)?;
+                Ok((self.measure(&self.network(self.transferred(how)?)?)?, None))
+            }
+            Instead::Released { ref models, on, cycles, epochs, learning_rate } => {
+                let how = self.distilling(on, cycles, epochs, learning_rate)?;
+                let runs = self.runs.iter().filter(|(name, _)| models.contains(name));
+                let runs: Vec<PathBuf> = runs.flat_map(|(_, folders)| folders.clone()).collect();
+                let teachers = Teachers::read(&runs, None).map_err(|e| e.to_string())?;
+                let taught = teachers.teach(how, self.kernels).map_err(|e| e.to_string())?;
+                let model = taught.weights.into_model(self.kernels).map_err(|e| e.to_string())?;
+                let note = teachers.cost().sentence().trim_end_matches('.').to_owned();
+                Ok((self.measure(model.as_ref())?, Some(note)))
             }
         }
+    }
+
+    /// What n-grams are counted in: all of the text that was given, or what devices rehearse.
+    fn general(&self) -> Result<Vec<Vec<u32>>, String> {
+        let Some(texts) = self.texts else { return baselines::general_posts(&self.opened) };
+        let (words, rules) = (self.opened.vocabulary(), self.opened.rules());
+        Ok(baselines::sequences(&finetune::public_text(&texts.general(), words, rules, usize::MAX)?))
+    }
+
+    fn distilling(&self, on: OnText, cycles: u32, epochs: u32, learning_rate: f32) -> Result<Distilling<'_>, String> {
+        let general =
+            self.opened.general().ok_or("transfer learning needs general text: finetune.kind = \"rehearsal\"")?;
+        let on = match on {
+            OnText::Real => On::Real(general),
+            OnText::Generated => On::Generated { tokens: general.tokens(), cycles, seed: self.config.seed },
+        };
+        let plan = Plan::new(self.config.clone(), &self.opened.setting()).map_err(|e| e.to_string())?;
+        Ok(Distilling { on, epochs, batch: plan.local.batch, unroll: plan.local.unroll, learning_rate })
     }
 
     fn network(&self, parameters: Vec<f32>) -> Result<Network, String> {
@@ -262,8 +333,7 @@ impl Baseline {
     }
 
     fn tests(&self) -> Result<Tests, String> {
-        let tokenizer = Tokenizer::new(self.opened.rules());
-        Tests::new(&self.config, tokenizer, self.opened.vocabulary()).map_err(|e| e.to_string())
+        Tests::new(&self.config, self.texts, self.opened.rules(), self.opened.vocabulary()).map_err(|e| e.to_string())
     }
 
     fn measure(&self, model: &dyn LanguageModel) -> Result<Both, String> {
@@ -292,28 +362,15 @@ impl Baseline {
         self.tests()?.count(by_person).map_err(|e| e.to_string())
     }
 
-    /// What a new model has learned from the models of all users of the settings.
-    fn transferred(&self, on: OnText, cycles: u32, epochs: u32, learning_rate: f32) -> Result<Vec<f32>, String> {
+    /// What a new model has learned from the models of as many users as a cohort has.
+    fn transferred(&self, how: Distilling<'_>) -> Result<Vec<f32>, String> {
         let (config, opened) = (&self.config, &self.opened);
         let plan = Plan::new(config.clone(), &opened.setting()).map_err(|e| e.to_string())?;
         let population = opened.population(config.unit).map_err(|e| e.to_string())?;
         let (learner, model) = (opened.learner(), opened.first_parameters());
         let trained = Trained { config, learner, local: &plan.local, model, population: population.as_ref() };
-        let users: Vec<u64> = (0..population.users()).collect();
+        let users: Vec<u64> = (0..population.users().min(config.participation.cohort)).collect();
         let teachers = ensemble::user_models(&trained, &users, self.kernels).map_err(|e| e.to_string())?;
-        let general = opened.general().ok_or("transfer learning needs general text: finetune.kind = \"rehearsal\"")?;
-        let on = match on {
-            OnText::Real => On::Real(general),
-            OnText::Generated => On::Generated { tokens: general.tokens(), cycles, seed: config.seed },
-        };
-        let (batch, unroll) = (plan.local.batch, plan.local.unroll);
-        let how = Distilling { on, epochs, batch, unroll, learning_rate };
         ensemble::distil(learner, model, &teachers, how, self.kernels).map_err(|e| e.to_string())
     }
-}
-
-/// A post as n-grams read it.
-fn sequence(post: &[u32]) -> Vec<u32> {
-    use lm::vocabulary::{BOS, EOS};
-    [BOS].into_iter().chain(post.iter().copied()).chain([EOS]).collect()
 }

@@ -186,8 +186,14 @@ pub(crate) struct Variant {
     pub(crate) evaluate_on: Vec<String>,
     /// The line of a picture that it belongs to.
     pub(crate) line: Option<String>,
-    /// Of fine-tuning: what it is where it is not a run.
+    /// What it is where it is not a run; of training, n-grams only.
     pub(crate) instead: Option<Instead>,
+    /// Of fine-tuning: where the users of a store are trained on, it is the general model of the texts, and is not trained.
+    #[serde(default)]
+    pub(crate) given_with_store: bool,
+    /// Of fine-tuning: left out where the users of a store are trained on.
+    #[serde(default)]
+    pub(crate) crowd_only: bool,
 }
 
 /// A picture.
@@ -262,6 +268,14 @@ pub(crate) struct Expect {
     pub(crate) of: Option<String>,
     pub(crate) least: Option<f64>,
     pub(crate) most: Option<f64>,
+}
+
+impl Expect {
+    /// The variants or rows that it compares.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+        let Self { higher, lower, falling, of, .. } = self;
+        [higher, lower, of].into_iter().flatten().chain(falling.iter().flatten())
+    }
 }
 
 fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Plot>, D::Error> {
@@ -374,8 +388,12 @@ impl Experiment {
             {
                 return Err(format!("variant {name:?}: there is no variant {from:?} above it to start from"));
             }
-            if variant.instead.is_some() && self.kind != Kind::FineTuning {
-                return Err(format!("variant {name:?}: instead goes with kind = \"fine-tuning\""));
+            let of_both = matches!(variant.instead, None | Some(Instead::Ngram { .. }));
+            let of_store = variant.given_with_store || variant.crowd_only;
+            if (!of_both || of_store) && self.kind != Kind::FineTuning {
+                let why =
+                    "given_with_store, crowd_only, and instead other than n-grams, go with kind = \"fine-tuning\"";
+                return Err(format!("variant {name:?}: {why}"));
             }
             if variant.public.is_some() && variant.from.is_none() {
                 return Err(format!("variant {name:?}: public goes with from"));
@@ -388,7 +406,7 @@ impl Experiment {
         if self.seeds != 1 {
             return Err("seeds: experiments about fine-tuning have one run of each variant".into());
         }
-        for Variant { name, instead, from, evaluate_on, .. } in &self.variant {
+        for (number, Variant { name, instead, from, evaluate_on, .. }) in self.variant.iter().enumerate() {
             if !evaluate_on.is_empty() {
                 return Err(format!(
                     "variant {name:?}: evaluate_on goes with kind = \"training\"; both test sets are measured"
@@ -397,6 +415,14 @@ impl Experiment {
             let needs = matches!(instead, Some(Instead::OnlineNgram { .. } | Instead::Transfer { .. }));
             if needs && from.is_none() {
                 return Err(format!("variant {name:?}: from is missing: it starts from a general model"));
+            }
+            if let Some(Instead::Released { models, .. }) = instead {
+                let is_run = |model: &String| {
+                    self.variant[..number].iter().any(|above| above.name == *model && above.instead.is_none())
+                };
+                if models.is_empty() || !models.iter().all(is_run) {
+                    return Err(format!("variant {name:?}: released: give variants above it that are runs"));
+                }
             }
             if let Some(Instead::OnlineNgram { weight, .. }) = instead
                 && !(0.0..=1.0).contains(weight)
@@ -449,8 +475,7 @@ impl Experiment {
         if !relation.is_empty() {
             return Err(format!("expect: {relation}"));
         }
-        let names = [higher, lower, of].into_iter().flatten().chain(falling.iter().flatten());
-        names.into_iter().try_for_each(|name| self.require(name, "expect"))?;
+        expect.names().try_for_each(|name| self.require(name, "expect"))?;
         match (self.kind, what) {
             (Kind::Training, None) => return Err("expect: what is missing: which number is compared".into()),
             (Kind::FineTuning, _) if column.is_none() || what.is_some() || at.is_some() || reach.is_some() => {

@@ -13,6 +13,7 @@
 //! | `training`   | variants, each with several seeds                     |
 //! | `baselines`  | baselines that are not runs, and their numbers        |
 //! | `finetuning` | variants and baselines, measured on two test sets     |
+//! | `texts`      | real text for these: a general model and test sets    |
 //! | `accounting` | rows of a table that are computed                     |
 //! | `verdict`    | checks the assertions                                 |
 //! | `picture`    | charts                                                |
@@ -32,6 +33,7 @@ mod results;
 pub mod runs;
 pub mod sweep;
 pub mod tables;
+mod texts;
 mod training;
 mod verdict;
 
@@ -48,7 +50,7 @@ pub use self::{
     verdict::Verdict,
 };
 use self::{
-    format::{Experiment, PaperValue},
+    format::{Expect, Experiment, PaperValue},
     results::{Beside, OfVariant},
     runs::Runner,
     training::Outcome,
@@ -88,12 +90,16 @@ pub fn train(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<Findings, Experim
 /// # Errors
 /// As [`train`].
 pub fn finetune(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<Findings, ExperimentError> {
-    let compared = finetuning::run(job, runner)?;
-    let Job { experiment, set, .. } = job;
+    let (compared, notes) = finetuning::run(job, runner)?;
+    let Job { experiment, store, set, .. } = job;
     let mut results = Results::new(experiment);
     results.kernels = Some(runner.means.kernels.name().to_owned());
+    results.store = store.map(|store| store.file_name().unwrap_or_default().to_string_lossy().into_owned());
     results.set = set.to_vec();
-    results.expectations = experiment.expect.iter().map(|expect| finetuning::judge(expect, &compared)).collect();
+    results.notes = notes;
+    let is_there = |expect: &&Expect| expect.names().all(|name| compared.iter().any(|one| one.name == *name));
+    let expected = experiment.expect.iter().filter(is_there);
+    results.expectations = expected.map(|expect| finetuning::judge(expect, &compared)).collect();
     let charts = experiment.plot.iter().map(|plot| finetuning::draw(experiment, plot, &compared)).collect();
     results.compared = compared;
     Ok(Findings { results, charts })

@@ -36,7 +36,7 @@ pub(crate) fn draw(title: &str, plot: &Plot, outcomes: &[Outcome<'_>]) -> Result
 fn over_rounds(chart: Chart, what: &Metric, smooth: bool, outcomes: &[&Outcome<'_>]) -> Chart {
     let (mut series, mut reference) = (Vec::new(), Vec::new());
     for outcome in outcomes {
-        if what.is_in_lines() && outcome.variant.evaluate_on.is_empty() {
+        if what.is_in_lines() && outcome.variant.evaluate_on.is_empty() && outcome.variant.instead.is_none() {
             series.push(sweep::series(&outcome.runs, what, smooth));
         } else {
             reference.push((outcome.variant.name.clone(), what.scale() * outcome.estimate(what, None).mean));

@@ -146,7 +146,9 @@ impl Results {
         rows[0].extend(columns.iter().map(|what| what.label.to_owned()));
         for variant in &self.variants {
             let ends = columns.iter().map(|what| {
-                variant.ends.get(what.name).map_or_else(String::new, |e| e.written(|value| what.shown(value)))
+                // What is no run has no rounds and no epsilon.
+                let end = variant.ends.get(what.name).filter(|end| !variant.seeds.is_empty() || end.mean.is_finite());
+                end.map_or_else(String::new, |e| e.written(|value| what.shown(value)))
             });
             rows.push(std::iter::once(variant.name.clone()).chain(ends).collect());
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use durable::files;
 use federated::{
-    config::{Config, Document},
+    config::{Config, Document, FineTune},
     engine::{Means, measure::measurer},
     home::MODEL_FOLDER,
     metrics::Metric,
@@ -12,13 +12,15 @@ use federated::{
     run::{After, Opened},
     sweep::{self, bootstrap::Estimate, folder_name, summary::Runs},
 };
-use lm::{kernels::KernelPath, metrics::Counts};
+use lm::{kernels::KernelPath, metrics::Counts, ngram::KneserNey};
 
 use crate::{
+    baselines::{self, Instead},
     error::ExperimentError,
-    format::{Experiment, Variant},
+    format::{Experiment, Kind, Variant},
     library::Found,
     runs::{OneRun, Runner},
+    texts,
 };
 
 /// The parameters of running an experiment.
@@ -31,6 +33,8 @@ pub struct Job<'a> {
     pub runs: &'a Path,
     /// The store whose users are trained on, instead of the synthetic crowd.
     pub store: Option<&'a Path>,
+    /// Of experiments about forgetting, with a store: the folder of the general model and the test sets.
+    pub texts: Option<&'a Path>,
     /// Other values for settings, in all variants.
     pub set: &'a [String],
     /// Runs of each variant.
@@ -50,7 +54,7 @@ pub(crate) struct Outcome<'a> {
 impl Outcome<'_> {
     /// A number, the mean over the seeds, at a round or at the end.
     pub(crate) fn estimate(&self, what: &Metric, at: Option<u64>) -> Estimate {
-        let asked = !what.is_in_lines() || !self.variant.evaluate_on.is_empty();
+        let asked = !what.is_in_lines() || !self.variant.evaluate_on.is_empty() || self.variant.instead.is_some();
         let ends: Option<Vec<f64>> = self.ends.iter().map(|end| what.of_counts(end)).collect();
         match ends {
             Some(ends) if asked && at.is_none() && !ends.is_empty() => Estimate::of(&ends),
@@ -76,6 +80,14 @@ pub(crate) fn run<'a>(
     let mut outcomes: Vec<Outcome<'a>> = Vec::new();
     let mut folders: Vec<(String, Vec<PathBuf>)> = Vec::new();
     for variant in variants {
+        if let Some(instead) = &variant.instead {
+            let config = job.config(variant, None, &mut notes)?;
+            let end = ngrams(&config, instead, runner.means.threads)
+                .map_err(|problem| ExperimentError::Variant { name: variant.name.clone(), problem })?;
+            let runs = Runs { name: variant.name.clone(), set: variant.set.clone(), seeds: Vec::new() };
+            outcomes.push(Outcome { variant, config, runs, ends: vec![end] });
+            continue;
+        }
         let (mut of_variant, mut runs, mut ends, mut first) = (Vec::new(), Vec::new(), Vec::new(), None);
         for seed in 0..job.seeds {
             let from = job.start(variant, seed, &folders)?;
@@ -97,6 +109,17 @@ pub(crate) fn run<'a>(
     }
     notes.dedup();
     Ok((outcomes, notes))
+}
+
+/// What n-grams of the general text predict of who is held out.
+fn ngrams(config: &Config, instead: &Instead, threads: usize) -> Result<Counts, String> {
+    let Instead::Ngram { order } = instead else { return Err("only n-grams are counted here".into()) };
+    let opened = Opened::new(config).map_err(|e| e.to_string())?;
+    let posts = baselines::general_posts(&opened)?;
+    let words = opened.vocabulary().len();
+    let model = KneserNey::train(*order, words, posts.iter().map(Vec::as_slice)).map_err(|e| e.to_string())?;
+    let held_out = opened.held_out(&config.evaluation).map_err(|e| e.to_string())?;
+    held_out.predicted_by(&model, threads).map_err(|e| e.to_string())
 }
 
 impl Job<'_> {
@@ -125,19 +148,30 @@ impl Job<'_> {
         let mut set = Vec::new();
         let store = self.store.filter(|_| !variant.keeps_crowd);
         if let Some(store) = store {
-            set.extend(to_store(&text, store, notes).map_err(|e| of_variant(e.to_string()))?);
-            set.extend(self.experiment.with_store.iter().cloned());
+            let with = &self.experiment.with_store;
+            set.extend(to_store(&text, store, with, notes).map_err(|e| of_variant(e.to_string()))?);
+            set.extend(with.iter().cloned());
         }
-        set.extend(variant.set.iter().cloned());
+        // How many people there are, and how much they write, the store says.
+        let of_crowd = |pair: &String| {
+            store.is_some() && self.experiment.kind == Kind::FineTuning && CROWD.iter().any(|key| pair.starts_with(key))
+        };
+        set.extend(variant.set.iter().filter(|pair| !of_crowd(pair)).cloned());
         if store.is_some() {
             set.extend(variant.with_store.iter().cloned());
         }
         set.extend(self.set.iter().cloned());
         if let Some(from) = from {
-            set.extend(start_from(from, variant.public.as_deref()));
+            let given = self.texts.map(|_| "whoever ran the experiment declared it public");
+            set.extend(start_from(from, variant.public.as_deref().map(|why| given.unwrap_or(why))));
         }
         let document = Document::new(&text, &set).map_err(|e| of_variant(e.to_string()))?;
-        let config = document.config().map_err(|e| of_variant(e.to_string()))?;
+        let mut config = document.config().map_err(|e| of_variant(e.to_string()))?;
+        if let (Some(folder), Some(FineTune::Rehearsal { public_text: text @ None, .. })) =
+            (self.texts, &mut config.finetune)
+        {
+            *text = Some(folder.join(texts::GENERAL));
+        }
         // Rule P22: an experiment compares, and none of its runs counts the others. Where the noise is simulated, nothing is promised.
         if config.data.is_stored() && config.noise_seed.is_none() {
             let why = "an experiment compares its runs, so on private data with secret noise each of them would cost what all cost together; set a noise_seed, or use keyhush sweep, which accounts for that";
@@ -154,6 +188,10 @@ impl Job<'_> {
         folders: &[(String, Vec<PathBuf>)],
     ) -> Result<Option<PathBuf>, ExperimentError> {
         let Some(name) = &variant.from else { return Ok(None) };
+        let given = |other: &&Variant| other.name == *name && other.given_with_store;
+        if let Some(texts) = self.texts.filter(|_| self.experiment.variant.iter().any(|other| given(&other))) {
+            return Ok(Some(texts.join(texts::MODEL)));
+        }
         let found = folders.iter().find(|(known, _)| known == name).and_then(|(_, runs)| runs.get(seed as usize));
         let run = found.ok_or_else(|| ExperimentError::NoStart { name: name.clone() })?;
         if variant.public.is_none() {
@@ -209,15 +247,25 @@ fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
+/// Settings that describe the made-up crowd; of experiments about forgetting, whose variants are of several crowds.
+const CROWD: [&str; 5] =
+    ["data.seed=", "data.dialect=", "data.users=", "data.posts_per_user=", "participation.population="];
+
 /// Settings that train on the users of a store: as many as there are, at a delta that fits them.
-fn to_store(text: &str, store: &Path, notes: &mut Vec<String>) -> Result<Vec<String>, ExperimentError> {
+fn to_store(
+    text: &str,
+    store: &Path,
+    with_store: &[String],
+    notes: &mut Vec<String>,
+) -> Result<Vec<String>, ExperimentError> {
     let gone = ["data.seed", "data.dialect", "data.users", "data.posts_per_user", "model.vocabulary"];
     let mut set: Vec<String> = gone.iter().map(|key| format!("{key}=")).collect();
     set.push("data.kind=store".into());
     set.push(format!("data.path={}", quoted(&store.display().to_string())));
-    let all = [&set[..], &[format!("participation.population={}", i64::MAX)]].concat();
+    let all = [&set[..], with_store, &[format!("participation.population={}", i64::MAX)]].concat();
     let document = Document::new(text, &all)?;
-    let config = document.config()?;
+    // What is rehearsed is looked for later, and has nothing to do with how many there are.
+    let config = Config { finetune: None, ..document.config()? };
     let users = Opened::new(&config)?.population(config.unit)?.users();
     set.push(format!("participation.population={users}"));
     if let Some(delta) = config.privacy.delta()

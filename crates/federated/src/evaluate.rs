@@ -5,10 +5,10 @@
 //! threads. Accuracy on held-out users does not protect those users (rule P12).
 
 use corpus::store::StoreError;
-use device::learner::{Learner, Post, examples::Examples};
+use device::learner::{Learner, Post, examples::Examples, language::for_each_post};
 use lm::{
     language_model::LanguageModel,
-    metrics::{Counts, Measure, MetricsError, Sequence, batches},
+    metrics::{Counts, HeadWords, Measure, MetricsError, Sequence, batches},
     tokenizer::Tokenizer,
     vocabulary::Vocabulary,
 };
@@ -113,6 +113,18 @@ impl HeldOut {
     pub fn evaluate(&self, measurer: &mut dyn Measurer, model: &[f32]) -> Result<Counts, EngineError> {
         measurer.count(model, &self.0)
     }
+
+    /// What a language model predicts of them that no learner trains, such as n-grams.
+    ///
+    /// # Errors
+    /// When it does not know one of their ids.
+    pub fn predicted_by(&self, model: &dyn LanguageModel, threads: usize) -> Result<Counts, MetricsError> {
+        let mut posts = Vec::new();
+        self.0.iter().for_each(|user| for_each_post(user, |post| posts.push(post.to_vec())));
+        let sequences: Vec<Sequence<'_>> = posts.iter().map(|ids| Sequence { ids, letters: &[] }).collect();
+        let measure = Measure::new(HeadWords::in_order(model.vocabulary()));
+        count(model, &measure, &sequences, threads, |_| {})
+    }
 }
 
 #[cfg(test)]
@@ -122,7 +134,7 @@ mod tests {
     use lm::{
         kernels::KernelPath,
         metrics::Metrics,
-        model::{config::ModelConfig, initial::initial_parameters},
+        model::{config::ModelConfig, fast::Network, initial::initial_parameters},
         tokenizer::Tokenizer,
     };
 
@@ -152,6 +164,8 @@ mod tests {
         assert_eq!(one, on(2));
         assert_eq!(one, on(3));
         assert_eq!(one, on(0), "there is always one");
+        let network = Network::new(&config, parameters.clone(), KernelPath::best()).unwrap();
+        assert_eq!(one, held_out.predicted_by(&network, 2).unwrap(), "the same model, without its learner");
         let metrics = Metrics::from(&one);
         assert_eq!((metrics.tokens, metrics.impossible), (5000, 0));
         // Nothing was learned: all entries are about as likely.

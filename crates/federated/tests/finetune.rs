@@ -182,6 +182,19 @@ fn a_store_needs_public_text_of_its_own() {
     assert!(opened(RUN, &[&of_store[..], &REHEARSAL, &[&text]].concat()).is_ok());
 }
 
+/// Nothing can be forgotten by a model that knows nothing yet.
+#[test]
+fn a_model_that_starts_at_random_is_warned_of() {
+    let warned = |set: &[&str]| {
+        let (plan, _) = opened(RUN, set).unwrap();
+        plan.warnings
+            .iter()
+            .any(|warning| warning.contains("nothing yet that [finetune] could keep it from forgetting"))
+    };
+    assert!(warned(&REHEARSAL) && warned(&WITHOUT_FORGETTING));
+    assert!(!warned(&[]) && !warned(&["finetune.kind=retraining"]));
+}
+
 /// What is taken for public is an assumption of the guarantee: it is in the plan of the ledger.
 #[test]
 fn general_text_is_named_as_public() {
@@ -422,5 +435,133 @@ mod ensemble {
         let models = user_models(&trained, &[3, 4], KernelPath::best()).unwrap();
         assert!(models.len() == 2 && models[0] != models[1] && models[0] != model);
         assert!(models.iter().all(|one| one.len() == model.len()));
+    }
+}
+
+mod released {
+    //! Distilling from released models: what it costs, which models may teach, and what cannot start from the result.
+
+    use std::path::PathBuf;
+
+    use keyhush_federated::{
+        finetune::{
+            ensemble::{Distilling, On},
+            released::{ReleasedError, Teachers},
+        },
+        home::LEDGER_FILE,
+        ledger_file::Place,
+        price::Meaning,
+    };
+    use ledger::together;
+    use lm::folder::Guarantee;
+
+    use super::*;
+
+    /// Runs that are over, each on a crowd of its own.
+    fn runs<const N: usize>(folder: &Path, sets: [(&str, &[&str]); N]) -> Vec<PathBuf> {
+        let run = |(name, set): (&str, &[&str])| {
+            let _ = model(&folder.join(name), set, 1);
+            folder.join(name)
+        };
+        sets.map(run).into()
+    }
+
+    fn text() -> GeneralText {
+        GeneralText::new((0..20u32).map(|n| (0..6).map(|i| 3 + (n * 5 + i * 3) % 80).collect()))
+    }
+
+    fn how(on: On<'_>, epochs: u32) -> Distilling<'_> {
+        Distilling { on, epochs, batch: 4, unroll: 5, learning_rate: 0.5 }
+    }
+
+    fn values(folder: &lm::folder::Folder) -> &[f32] {
+        let Weights::Recurrent { values, .. } = &folder.weights else { panic!("another model") };
+        values
+    }
+
+    #[test]
+    fn p15_a_distilled_model_costs_what_its_teachers_cost_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs =
+            runs(folder.path(), [("a", &["noise_seed=", "data.seed=1"]), ("b", &["noise_seed=", "data.seed=2"])]);
+        let teachers = Teachers::read(&runs, None).unwrap();
+        let read = |run: &PathBuf| Place::new(run.join(LEDGER_FILE)).read(&[]).unwrap();
+        let all = together(&runs.iter().map(read).collect::<Vec<_>>(), None).unwrap();
+        let cost = teachers.cost();
+        assert_eq!((cost.price.meaning, cost.price.epsilon), (Meaning::Guaranteed, all.judgement.epsilon));
+        assert_eq!((cost.models, cost.delta, cost.ledger_heads.len()), (2, all.delta, 2));
+        for run in &runs {
+            let alone = Teachers::read(std::slice::from_ref(run), None).unwrap();
+            assert!(alone.cost().price.epsilon < cost.price.epsilon, "somebody may be in both");
+        }
+        assert!(cost.sentence().contains("whoever took part in all 2 runs"), "{}", cost.sentence());
+
+        let text = text();
+        let (mean, taught) = (
+            teachers.teach(how(On::Real(&text), 0), KernelPath::best()).unwrap(),
+            teachers.teach(how(On::Real(&text), 2), KernelPath::best()).unwrap(),
+        );
+        let [a, b] = [&runs[0], &runs[1]].map(|run| trained(run));
+        for ((mean, a), b) in values(&mean).iter().zip(&a).zip(&b) {
+            assert!((mean - (a + b) / 2.0).abs() <= 1e-6 * (a.abs() + b.abs()), "{mean} of {a} and {b}");
+        }
+        assert_ne!(values(&mean), values(&taught));
+
+        // What it says of itself, and that no run can take it for something cheaper.
+        let out = folder.path().join("distilled");
+        model_folder::write(&taught, &out).unwrap();
+        let card = fs::read_to_string(out.join("README.md")).unwrap();
+        assert!(card.contains("what all ledgers with these heads cost together says"), "{card}");
+        let Guarantee::Private { ledger_head, .. } = model_folder::read(&out).unwrap().guarantee else {
+            panic!("{card}")
+        };
+        assert_eq!(ledger_head.split(' ').count(), 2);
+        let from = format!("model.from={:?}", out.display().to_string());
+        let new = ["model.preset=", "model.vocabulary=", "model.hidden=", "model.embedding=", "model.public=x"];
+        let error = refused(&[&new[..], &[&from]].concat());
+        assert!(error.contains("distilled from several private models"), "{error}");
+    }
+
+    #[test]
+    fn p23_simulated_teachers_and_teachers_without_noise_guarantee_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = runs(folder.path(), [("secret", &["noise_seed="]), ("simulated", &[]), ("none", &NO_NOISE)]);
+        let guarantee = |runs: &[PathBuf]| {
+            let teachers = Teachers::read(runs, None).unwrap();
+            let taught = teachers.teach(how(On::Real(&text()), 0), KernelPath::best()).unwrap();
+            (teachers.cost().clone(), taught.guarantee)
+        };
+        let (cost, card) = guarantee(&runs[..2]);
+        assert!(cost.price.meaning == Meaning::IfSecret && cost.price.epsilon.is_finite(), "one of them is enough");
+        assert!(cost.sentence().starts_with("No guarantee: noise was simulated"), "{}", cost.sentence());
+        assert!(matches!(card, Guarantee::None { why } if why.contains("simulated")));
+        let (cost, card) = guarantee(&runs[2..]);
+        assert!(!cost.price.epsilon.is_finite() && cost.sentence().contains("without noise"), "{}", cost.sentence());
+        assert!(matches!(card, Guarantee::None { why } if why.contains("without noise")));
+    }
+
+    #[test]
+    fn a_model_whose_cost_is_not_known_does_not_teach() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = runs(folder.path(), [("a", &[]), ("small", &["model.hidden=6", "data.seed=2"])]);
+        let refused = |runs: &[PathBuf]| match Teachers::read(runs, None) {
+            Err(error) => error.to_string(),
+            Ok(_) => panic!("{runs:?} may teach"),
+        };
+        assert!(refused(&runs).contains("different shape"));
+        assert!(refused(&[runs[0].clone(), runs[0].clone()]).contains("twice"));
+        assert!(matches!(Teachers::read(&[], None), Err(ReleasedError::None)));
+        let model = runs[0].join(MODEL_FOLDER);
+        assert!(refused(&[model]).contains("it has no ledger"));
+        // A run that is not over may still cost more.
+        let (plan, opened) = opened(RUN, &["noise_seed="]).unwrap();
+        let open = folder.path().join("open");
+        drop(Run::begin(RunFolder::at(&open), &plan, &opened, means(1)).unwrap());
+        assert!(refused(&[open]).contains("has not finished"));
+        // Somebody puts a model into the folder of another run.
+        let private = self::runs(folder.path(), [("private", &["noise_seed="])]);
+        let stranger = model_folder::read(&runs[0].join(MODEL_FOLDER)).unwrap();
+        model_folder::write(&stranger, &private[0].join(MODEL_FOLDER)).unwrap();
+        assert!(refused(&private).contains("another run's"));
     }
 }

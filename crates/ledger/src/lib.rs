@@ -70,6 +70,6 @@ pub use participants::{Frequency, KeyDestroyed, NoiseDestroyed, Observed, Partic
 pub use plan::{Aggregation, Budget, DataSource, Phase, Plan, PublicData, Start, Unit};
 pub use recorded::{Receipt, Recorded};
 pub use store::{Attached, Keeping, LedgerStore, MemoryStore, Participations, check_follows};
-pub use together::{Together, together};
+pub use together::{Together, together, together_if_secret};
 pub use verify::{HeadCheck, Verification};
 pub use written::Written;

@@ -31,12 +31,24 @@ pub struct Together {
 /// # Errors
 /// When they do not protect the same, one is there twice or guarantees nothing, or no accountant judges all of it.
 pub fn together<S: LedgerStore>(ledgers: &[Ledger<S>], delta: Option<Delta>) -> Result<Together, LedgerError> {
+    ledgers.iter().try_for_each(check_holds)?;
+    together_if_secret(ledgers, delta)
+}
+
+/// What they would cost together if all noise had been secret. Where some of it was simulated, nothing is guaranteed, and whoever shows
+/// this number must say so (rule P23).
+///
+/// # Errors
+/// As [`together`], which also refuses simulated noise.
+pub fn together_if_secret<S: LedgerStore>(
+    ledgers: &[Ledger<S>],
+    delta: Option<Delta>,
+) -> Result<Together, LedgerError> {
     let Some((first, others)) = ledgers.split_first() else {
         return Err(refused("no ledger was given"));
     };
     others.iter().try_for_each(|other| check_same(first, other))?;
     for (i, ledger) in ledgers.iter().enumerate() {
-        check_holds(ledger)?;
         if ledgers[..i].iter().any(|before| before.opening().id == ledger.opening().id) {
             return Err(refused(format!("the ledger {} is given twice", ledger.head())));
         }

@@ -8,7 +8,7 @@ use ledger::{
     Attempt, Budget, Ended, FailureReason, KeyDestroyed, Ledger, LedgerError, LedgerStore, MemoryStore,
     NoObservedEpsilon, NoiseDestroyed, Plan, PseudonymKey, Publication, SigningKey, Unit,
     statement::{Statement, rounded_up},
-    together,
+    together, together_if_secret,
 };
 use privacy::{Adjacency, Delta, Epsilon, MinSeparation, Participation, PrivacyEvent, rng::Randomness};
 
@@ -222,7 +222,11 @@ fn ledgers_that_do_not_protect_the_same_are_not_composed() {
     let refused = |other: Ledger<MemoryStore>| together(&[first(), other], None).unwrap_err().to_string();
     assert!(refused(of(model_plan(6))).contains("each device, another each user"));
     assert!(refused(of(Plan { group: 2, ..device() })).contains("group"));
-    assert!(refused(of(Plan { randomness: Randomness::Simulated { seed: 1 }, ..device() })).contains("simulated"));
+    let simulated = || of(Plan { randomness: Randomness::Simulated { seed: 1 }, ..device() });
+    assert!(refused(simulated()).contains("simulated"));
+    let secret = || of(device());
+    let (would, does) = (together_if_secret(&[first(), simulated()], None), together(&[first(), secret()], None));
+    assert_eq!(would.unwrap().judgement, does.unwrap().judgement, "what it would cost is what secret noise costs");
     let mut other = device();
     (other.adjacency, other.phases[0].event) = (
         Adjacency::AddOrRemove,

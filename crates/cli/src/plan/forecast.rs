@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use ::device::finetune::FineTune;
 use federated::{
     config::{Data, Upload},
     forecast::{self, DeviceEvaluationCost, Forecast, Memory, Point, rehearsal::Rehearsal},
@@ -145,12 +146,27 @@ fn introduction(plan: &Plan) -> String {
     };
     let unit = if config.unit == ledger::Unit::Example { "post" } else { "user" };
     format!(
-        "{} of {} of {}, {noise}, {} parameters.",
+        "{} of {} of {}, {noise}, {} parameters.{}",
         counted(config.rounds, "round"),
         grouped(config.participation.cohort),
         counted(config.participation.population, unit),
-        grouped(plan.parameters.len() as u64)
+        grouped(plan.parameters.len() as u64),
+        plan.local.finetune.as_ref().map_or_else(String::new, |finetune| format!(" {}", finetuning(finetune)))
     )
+}
+
+/// What devices do against forgetting.
+fn finetuning(finetune: &FineTune) -> String {
+    let percent = 100.0 * finetune.lambda();
+    match finetune {
+        FineTune::Rehearsal { general, .. } => format!(
+            "Of what a device reads, {percent:.0} % is what its user typed, and the rest is general text: {} tokens, which each device is sent with the task, in addition to the traffic below.",
+            grouped(general.tokens() as u64)
+        ),
+        FineTune::SoftLabels { .. } => format!(
+            "Of each label, {percent:.0} % is what the user typed, and the rest is what the model predicted when it came."
+        ),
+    }
 }
 
 fn measured_on(plan: &Plan, measured: &Rehearsal) -> String {

@@ -10,11 +10,12 @@
 //! | learning without forgetting, equations 1, 2 | `kind = "without-forgetting"`                                                |
 //! | on-device re-training                      | `kind = "retraining"`, or no section                                         |
 //! | a queue of models; every K are averaged    | `participation.kind = "once"` or `"arrival"` with `cohort = K`, `server.optimizer = "sgd"` and `learning_rate = 1.0`: users come in the order of a queue, each sends the difference of its model to the one that it was given, and the mean of K differences on top of that model is the mean of K models |
-//! | transfer learning, equation 4              | [`ensemble`]: a baseline without privacy, outside of the loop                |
+//! | transfer learning, equation 4              | [`ensemble`]: a baseline without privacy, outside of the loop; [`released`]: from released models, which is private |
 //!
 //! General text is taken to be public. That is an assumption of the guarantee, so ledger and statement name it.
 
 pub mod ensemble;
+pub mod released;
 
 use std::path::Path;
 
@@ -128,6 +129,16 @@ pub fn open(
     let why = format!("{origin} ({posts} posts, {tokens} tokens, SHA-256 {}...)", &hex(&digest(&text))[..16]);
     let public = PublicData { what: "the general text that devices rehearse".to_owned(), why };
     Ok(Some(Rehearsed { text, public }))
+}
+
+/// Public text of a file, one post per line, evenly from all of it: so many tokens, or all where there are fewer.
+///
+/// # Errors
+/// When it cannot be read, or is empty.
+pub fn public_text(path: &Path, vocabulary: &Vocabulary, rules: Rules, tokens: usize) -> Result<GeneralText, String> {
+    let mut reading = Reading { tokenizer: Tokenizer::new(rules), vocabulary, left: tokens, posts: Vec::new() };
+    reading.file(path)?;
+    Ok(GeneralText::new(reading.posts))
 }
 
 /// Text that is being read, until there is enough.

@@ -8,8 +8,8 @@ use privacy::{Participation, audit::one_run::FEWEST_CANARIES};
 use super::phases::Phase;
 use crate::{
     config::{
-        Config, ConfigError, Crowd, Data, EstimatorKind, LocalAlgorithm, Mask, Mechanism, NoisePlace,
-        ParticipationKind, Sparse, Upload,
+        Config, ConfigError, Crowd, Data, EstimatorKind, FineTune, LocalAlgorithm, Mask, Mechanism, ModelStart,
+        NoisePlace, ParticipationKind, Sparse, Upload,
     },
     protocol::limits::NotEnforceable,
 };
@@ -445,6 +445,13 @@ fn stops(config: &Config) -> Result<(), ConfigError> {
 /// What is allowed, but should be known.
 pub(super) fn warnings(config: &Config, phases: &[Phase]) -> Vec<String> {
     let mut warnings = Vec::new();
+    let keeps = config.finetune.as_ref().is_some_and(|finetune| *finetune != FineTune::Retraining);
+    if keeps && matches!(config.model.start, ModelStart::New(_)) {
+        warnings.push(
+            "the model starts from random parameters, so there is nothing yet that [finetune] could keep it from forgetting: start from a general model (model.from or --from), such as one of keyhush pretrain"
+                .into(),
+        );
+    }
     for change in &config.schedule {
         let rate = change.local_learning_rate.is_some() || change.server_learning_rate.is_some();
         if rate && change.clip_norm.is_none() && !config.clip.is_adaptive() {

@@ -249,7 +249,7 @@ pub(super) fn counted(statement: &Statement) -> String {
 }
 
 /// Whom a model's guarantee is for.
-fn protects(statement: &Statement) -> String {
+pub(crate) fn protects(statement: &Statement) -> String {
     let unit = statement.unit.name();
     let each = match (statement.group, &statement.data) {
         (1, DataSource::Users { .. }) => format!("each {unit}"),

@@ -44,6 +44,7 @@ use std::{
 
 use serde::{Deserialize, de::DeserializeOwned};
 
+pub(crate) use self::ending::protects;
 use self::{
     beginning::{Beginning, Why, recognise},
     price::Prices,

@@ -469,7 +469,10 @@ fn started(config: &Config, earlier: &EarlierModel, store: Option<&Store>) -> Re
         store.require_vocabulary(rules, &vocabulary).map_err(|e| wrong(e.to_string()))?;
     }
     let (learner, values) = learned(config, store, &vocabulary, weights)?;
-    let head: Option<Head> = guarantee.ledger_head().and_then(|head| head.parse().ok());
+    let several = |_| {
+        wrong("the model was distilled from several private models, and what all of them cost cannot be continued here: start from one of them".into())
+    };
+    let head: Option<Head> = guarantee.ledger_head().map(str::parse).transpose().map_err(several)?;
     // What is stated is read by others: where the folder lies is nobody's business.
     let what = name_of(from);
     let (start, import) = match (ledger, public) {

@@ -24,7 +24,7 @@ pub enum Guarantee {
         protects: String,
         /// The statement in Markdown, without a title.
         statement: String,
-        /// The ledger's head, `LENGTH:HASH`.
+        /// The ledger's head, `LENGTH:HASH`; of a model that was distilled from several, the heads of their ledgers with spaces between them.
         ledger_head: String,
     },
 }
@@ -51,7 +51,12 @@ impl Guarantee {
             Self::None { why } => vec![format!("None: {why}.")],
             Self::Private { epsilon, delta, protects, statement, ledger_head } => vec![
                 format!(
-                    "**({epsilon}, {delta})-differentially private** for {protects}, as the ledger with this head says:"
+                    "**({epsilon}, {delta})-differentially private** for {protects}, as {} says:",
+                    if ledger_head.contains(' ') {
+                        "what all ledgers with these heads cost together"
+                    } else {
+                        "the ledger with this head"
+                    }
                 ),
                 format!("`{ledger_head}`"),
                 statement.trim_end().to_owned(),
