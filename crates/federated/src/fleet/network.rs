@@ -225,7 +225,7 @@ pub fn destroy_key_of_settled<D: Driver>(
     tasks: &[TaskDigest],
     secrets: &Secrets,
 ) -> Result<(), FleetError> {
-    for task in tasks.iter().copied() {
+    for &task in tasks {
         if driver.with(move |coordinator, _| coordinator.kept(&task))?.is_some() {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use super::KernelPath;
 /// Sums side by side: enough to fill two units that take four or five cycles, few enough for 16 registers.
 const SUMS: usize = 12;
 
-/// Makes multiply-adds of vectors, [`SUMS`] in each turn. Returns the floating-point operations, and a number that depends on them all.
+/// Makes multiply-adds of vectors, `SUMS` in each turn. Returns the floating-point operations, and a number that depends on them all.
 ///
 /// `factor` must not be known when compiling (`std::hint::black_box`), or there is nothing left to compute.
 #[must_use]

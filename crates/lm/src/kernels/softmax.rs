@@ -6,7 +6,7 @@ use pulp::{Simd, WithSimd};
 
 use super::activation::exp2;
 
-/// Powers of two below this are 0. The sums are at least [`SAFE`](crate::model::fast), so what is lost of a probability is less than 2^-40.
+/// Powers of two below this are 0. The sums are at least what is safe in `model::fast`, so what is lost of a probability is less than 2^-40.
 pub(crate) const SMALLEST: f32 = -60.0;
 
 /// Replaces logits (in units of ln 2) by `2^(logit + bias - shift)`, or by 0 below `2^SMALLEST`, and adds them up over the rows.
