@@ -258,7 +258,7 @@ fn a_device_that_rests_from_a_task_says_so_and_refuses_it_until_then() {
     for _ in 0..3 {
         host.answer(Says::Assignment(offered.assignment(5)));
         assert!(!matches!(host.fetched(&offered, 5), Do::Train(_) | Do::Send { .. }));
-        assert!(host.refusals()[0].contains("waits 48 h"));
+        assert!(host.refusals()[0].contains("rests for 48 h"));
     }
     let refused = host.device.diary().refused();
     assert_eq!((refused.len(), refused[0].times), (1, 3), "one line says it: {refused:?}");
