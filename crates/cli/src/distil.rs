@@ -10,9 +10,9 @@ use federated::{
     finetune::{
         self,
         ensemble::{Distilling, On},
-        released::Teachers,
     },
     home::LEDGER_FILE,
+    released::Teachers,
 };
 use privacy::Delta;
 
@@ -44,7 +44,7 @@ pub(crate) struct DistilArgs {
     /// Tokens of text to learn on
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     tokens: usize,
-    /// Number of epochs before each of which the text is written anew
+    /// Number of epochs before each of which the text is written again
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "text")]
     cycles: u32,
     /// Number of epochs; 0 only averages the models

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use bench::BenchError;
 use experiments::ExperimentError;
 use federated::{
-    config::ConfigError, engine::EngineError, finetune::released::ReleasedError, forecast::ForecastError,
-    run::RunError, sweep::design::DesignError,
+    config::ConfigError, engine::EngineError, forecast::ForecastError, released::ReleasedError, run::RunError,
+    sweep::design::DesignError,
 };
 use pretraining::PretrainError;
 use privacy::{UnitError, query::QueryError};

@@ -6,7 +6,7 @@
 //! the only ones that see this one:
 //!
 //! - An [`Address`] is of a [`Memory`] of the same card that is still there. Graphs outlive the call that records them, so memory lives in
-//!   one value with the graphs that name it, and whoever takes other memory drops the graphs ([`crate::network::Network::read`]).
+//!   one value with the graphs that name it, and code that takes other memory drops the graphs ([`crate::network::Network::read`]).
 //! - What an address means to a kernel, and how much of it the kernel reads and writes, is as its source says: a kernel is launched in one
 //!   place each, and sizes are compiled into it from the same [`crate::shape::Shape`] that memory is taken by.
 //! - There is one stream to a [`Card`], so nothing overtakes anything. What works beside others on one card is a `Card` of its own. Of its

@@ -101,7 +101,7 @@ impl Reading<'_> {
 
     fn settle_one(&self, user: &mut User, key: Option<&StreamKey>) -> Result<(), EngineError> {
         let number = user.number;
-        // Whoever typed nothing rehearses nothing.
+        // A user who typed nothing rehearses nothing.
         let rehearsal = self.rehearsal.as_ref().filter(|_| !user.examples.is_empty());
         user.mixed = rehearsal.zip(key).map(|(all, key)| all.mix(&user.examples, drawn(key, number).batch));
         user.steps = steps(&self.local, user.text());

@@ -420,7 +420,7 @@ impl<'a> CardEngine<'a> {
         found: Found,
         into: &mut Collected,
     ) -> Result<Option<Left<'u>>, EngineError> {
-        // Whoever has nothing to say, or whose training ran away, is zero in every coordinate.
+        // A user without text, or whose training ran away, is zero in every coordinate.
         let nothing = user.examples.is_empty() || !found.norm_squared.is_finite();
         let Some(norm_squared) = found.accepted else {
             if nothing && !self.check_encodings {

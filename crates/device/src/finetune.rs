@@ -123,7 +123,7 @@ impl Rehearsal {
     }
 
     /// Somebody's examples with general posts between theirs, evenly: at any place, about a share `lambda` of what came before is their
-    /// own. The general posts follow one another from one that is drawn, and begin anew after the last.
+    /// own. The general posts follow one another from one that is drawn, and start again after the last.
     #[must_use]
     pub fn mix(&self, own: &Examples, drawn: u64) -> Examples {
         let own_posts = posts(own);

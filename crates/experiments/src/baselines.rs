@@ -50,7 +50,7 @@ pub(crate) enum Instead {
         models: Vec<String>,
         /// On which text.
         on: OnText,
-        /// How often text is written anew.
+        /// How often text is written again.
         #[serde(default = "one")]
         cycles: u32,
         /// How often it is read; 0 averages the models and no more.

@@ -2,7 +2,7 @@
 //! standard English and users' text, by perplexity and keystrokes saved.
 //!
 //! Variants are runs of `keyhush train`, or one of the baselines that are none (`baselines`): n-grams, the user's on-line n-gram beside the
-//! general model, transfer learning from an ensemble, and distilling from released models. Test sets are of people of the made-up crowd whom
+//! general model, transfer learning from an ensemble, and distilling from released models. Test sets are of people of the synthetic crowd whom
 //! no run trains on; where a store is trained on, they are given ([`crate::texts`]).
 
 use std::{
@@ -16,11 +16,11 @@ use federated::{
     finetune::{
         self,
         ensemble::{self, Distilling, On, Trained},
-        released::Teachers,
     },
     home::MODEL_FOLDER,
     model_folder,
     plan::Plan,
+    released::Teachers,
     run::{After, Opened},
     sweep,
     test_sets::{self, Measured},
@@ -189,7 +189,7 @@ struct Tests {
 }
 
 impl Tests {
-    /// Of the texts that were given, or else of people of the made-up crowd.
+    /// Of the texts that were given, or else of people of the synthetic crowd.
     fn new(
         config: &Config,
         texts: Option<&Texts>,

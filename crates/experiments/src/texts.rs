@@ -1,4 +1,4 @@
-//! The texts of experiments about forgetting, where these are not of the made-up crowd: a general model, what it was trained on, and two
+//! The texts of experiments about forgetting, where these are not of the synthetic crowd: a general model, what it was trained on, and two
 //! test sets.
 
 use std::path::{Path, PathBuf};

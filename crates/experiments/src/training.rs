@@ -247,7 +247,7 @@ fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-/// Settings that describe the made-up crowd; of experiments about forgetting, whose variants are of several crowds.
+/// Settings that describe the synthetic crowd; of experiments about forgetting, whose variants are of several crowds.
 const CROWD: [&str; 5] =
     ["data.seed=", "data.dialect=", "data.users=", "data.posts_per_user=", "participation.population="];
 

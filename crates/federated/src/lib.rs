@@ -17,6 +17,7 @@
 //! | [`population`] | the users a simulation trains on                                        |
 //! | [`evaluate`]   | how well a model predicts, on all cores                                 |
 //! | [`finetune`]   | fine-tuning without forgetting: what devices rehearse, and learning from an ensemble |
+//! | [`released`]   | one model from the released models of several runs, and what it costs   |
 //! | [`test_sets`]  | the same of text files and stores that are not trained on                |
 //! | [`fleet`]      | who takes part in a round, and how their sum comes about                |
 //! | [`protocol`]   | the server's side of what devices are told and send, without IO           |
@@ -62,6 +63,7 @@ pub mod price;
 pub mod propose;
 pub mod protocol;
 pub mod randomness;
+pub mod released;
 pub mod replay;
 pub mod round;
 pub mod run;

@@ -444,13 +444,11 @@ mod released {
     use std::path::PathBuf;
 
     use keyhush_federated::{
-        finetune::{
-            ensemble::{Distilling, On},
-            released::{ReleasedError, Teachers},
-        },
+        finetune::ensemble::{Distilling, On},
         home::LEDGER_FILE,
         ledger_file::Place,
         price::Meaning,
+        released::{ReleasedError, Teachers},
     };
     use ledger::together;
     use lm::folder::Guarantee;

@@ -35,7 +35,7 @@ pub fn together<S: LedgerStore>(ledgers: &[Ledger<S>], delta: Option<Delta>) -> 
     together_if_secret(ledgers, delta)
 }
 
-/// What they would cost together if all noise had been secret. Where some of it was simulated, nothing is guaranteed, and whoever shows
+/// What they would cost together if all noise had been secret. Where some of it was simulated, nothing is guaranteed, and a caller that shows
 /// this number must say so (rule P23).
 ///
 /// # Errors

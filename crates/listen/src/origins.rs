@@ -101,7 +101,7 @@ impl Origins {
         Some(response)
     }
 
-    /// Tells a browser that a page may read an answer. Whoever keeps answers, such as blobs, is told that they differ by origin.
+    /// Tells a browser that a page may read an answer. A cache that keeps answers, such as blobs, is told that they differ by origin.
     pub(crate) fn tell(&self, origin: Option<HeaderValue>, response: &mut Response) {
         if self.0.is_empty() {
             return;

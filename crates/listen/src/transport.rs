@@ -18,7 +18,7 @@ pub enum Transport {
     PlainOnLoopback,
 }
 
-/// What agrees on TLS with whoever connects. A trait, so that who serves this machine alone need not compile any of TLS.
+/// What agrees on TLS with a client. A trait, so that who serves this machine alone need not compile any of TLS.
 pub trait Handshake: Debug + Send + Sync {
     /// The stream within TLS.
     fn shake(&self, stream: TcpStream) -> Shaking;

@@ -148,7 +148,7 @@ struct Shared {
 impl Shared {
     fn core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(|poisoned| {
-            // Somebody panicked in the midst of a decision: nobody knows what the coordinator holds now.
+            // Somebody panicked during a decision: nobody knows what the coordinator holds now.
             self.down.store(true, Ordering::Release);
             poisoned.into_inner()
         })

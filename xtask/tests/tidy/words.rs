@@ -104,7 +104,7 @@ const NEVER_ONE: [&str; 7] = [
     "{SMOOTHED_OVER}",
     "{MOST_OF_A_NAME}",
     "{users} users, {posts}",
-    "say(\"every\"", // in ledgers of tasks that have begun
+    "say(\"every\", format!(\"{}", // in ledgers of tasks that have begun
 ];
 
 /// The crates and folders whose texts are printed.

@@ -1,6 +1,6 @@
 //! What the card reads in a chunk: the text of its users, step by step, and which step it is at.
 //!
-//! It has as many steps as the user with the most of them. So whoever types without end would take the memory of all others: there is
+//! It has as many steps as the user with the most of them. So a user who types without end would take the memory of all others: there is
 //! room for some steps in any case, which the memory of a chunk accounts for ([`USUAL_STEPS`]), and beyond that for so many bytes.
 
 use super::Factor;

@@ -1,7 +1,7 @@
 //! Membership inference from a model's loss on users' text: `keyhush audit membership`.
 //!
 //! A model that has learned a user's text by heart predicts it better than that of somebody like them who took no part. The attacker has
-//! the released model and the texts, and takes whoever has a small loss for a member; a private and a non-private model side by side.
+//! the released model and the texts, and takes users with a small loss for members; a private and a non-private model side by side.
 //! Members are those who were trained in some round: where few of many users are ever sampled, the others are in no model.
 
 use std::collections::BTreeSet;

@@ -213,7 +213,7 @@ fn parameters(folder: &Path) -> Result<Vec<f32>, StudyError> {
     }
 }
 
-/// An engine, and whom it trains. Whoever is asked counts, also where nothing comes of it: nobody who is in a model is left out.
+/// An engine, and whom it trains. All who are asked count, also where nothing comes of it: nobody who is in a model is left out.
 struct Watched<'a> {
     engine: Box<dyn Engine + 'a>,
     seen: &'a Mutex<BTreeSet<u64>>,

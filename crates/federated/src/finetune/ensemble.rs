@@ -10,7 +10,7 @@
 //!
 //! **It is not private, and cannot be made so by noise on sums:** the server sees the model of every user, and a model remembers text. So it
 //! is a baseline for experiments, outside of [`crate::fleet`]; [`check`] refuses settings that promise privacy, secure sums, and real
-//! devices. Distilling from models that were *released* with differential privacy is post-processing of them: that is [`super::released`],
+//! devices. Distilling from models that were *released* with differential privacy is post-processing of them: that is [`crate::released`],
 //! which composes what they cost. [`distil`] itself does not ask where its teachers come from.
 
 use device::{

@@ -10,12 +10,11 @@
 //! | learning without forgetting, equations 1, 2 | `kind = "without-forgetting"`                                                |
 //! | on-device re-training                      | `kind = "retraining"`, or no section                                         |
 //! | a queue of models; every K are averaged    | `participation.kind = "once"` or `"arrival"` with `cohort = K`, `server.optimizer = "sgd"` and `learning_rate = 1.0`: users come in the order of a queue, each sends the difference of its model to the one that it was given, and the mean of K differences on top of that model is the mean of K models |
-//! | transfer learning, equation 4              | [`ensemble`]: a baseline without privacy, outside of the loop; [`released`]: from released models, which is private |
+//! | transfer learning, equation 4              | [`ensemble`]: a baseline without privacy, outside of the loop; [`crate::released`]: from released models, which is private |
 //!
 //! General text is taken to be public. That is an assumption of the guarantee, so ledger and statement name it.
 
 pub mod ensemble;
-pub mod released;
 
 use std::path::Path;
 

@@ -231,7 +231,7 @@ pub enum FleetError {
     /// Masks cannot be taken off, and that is no failure of the protocol.
     #[error("the masks cannot be taken off: {0}")]
     Unmasking(#[source] RoundFailure),
-    /// Whoever drives the coordinator cannot go on.
+    /// The driver of the coordinator cannot go on.
     #[error("the server of the devices cannot go on: {0}")]
     Driver(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

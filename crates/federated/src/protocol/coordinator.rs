@@ -644,7 +644,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// A task cannot go on in this life of the server: whoever was given an attempt of it waits for nothing, and nobody is called for it. What
+    /// A task cannot go on in this life of the server: devices that were given an attempt of it wait for nothing, and nobody is called for it. What
     /// is kept of the attempt stays, for the next life.
     pub fn broke(&mut self, task: &TaskDigest, now: u64) {
         if let Some(running) = self.tasks.get_mut(task) {

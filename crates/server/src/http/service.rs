@@ -18,7 +18,7 @@ pub trait Service: Send + Sync + 'static {
     /// What the server says of itself. Refusals take their clock from it, so it should be quick.
     fn hello(&self) -> Hello;
 
-    /// Whether it can do what it is there for; whoever looks after the server is told.
+    /// Whether it can do what it is there for; a supervisor is told.
     fn is_well(&self) -> bool {
         true
     }

@@ -155,7 +155,7 @@ async fn the_room_of_what_is_said_is_taken_until_it_is_decided() {
     }
 }
 
-/// A thread that panics in the midst of a decision leaves a coordinator of which nobody knows what it holds: it decides no more.
+/// A thread that panics during a decision leaves a coordinator of which nobody knows what it holds: it decides no more.
 #[tokio::test]
 async fn a_coordinator_in_which_somebody_panicked_decides_nothing_more() {
     let (hub, ..) = with_room_for_one(2);
@@ -170,7 +170,7 @@ async fn a_coordinator_in_which_somebody_panicked_decides_nothing_more() {
     assert!(hub.is_down() && !hub.is_well());
 }
 
-/// Whoever waits for room while the attempt gets all that it needs is told so, and need not send for nothing.
+/// A device that waits for room while the attempt gets all that it needs is told so, and need not send for nothing.
 #[tokio::test]
 async fn who_waited_for_room_hears_that_it_is_late_before_any_of_it_is_read() {
     let (hub, [mine, theirs], report) = with_room_for_one(1);

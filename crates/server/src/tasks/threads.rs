@@ -29,8 +29,8 @@ impl Drop for Over<'_> {
 }
 
 impl Serving<'_> {
-    /// Runs all tasks. When somebody wants the server to stop, or the tasks are over, whoever waits is told so first, and then the door is
-    /// closed; a task that is in the midst of a step ends it meanwhile.
+    /// Runs all tasks. When somebody wants the server to stop, or the tasks are over, all who wait are told so first, and then the door is
+    /// closed; a task that is within a step ends it meanwhile.
     pub(super) fn run_until_it_stops(
         self,
         ready: &[Ready],

@@ -51,7 +51,7 @@ impl Chance {
     }
 
     /// What the first attempt at a later round will draw from, where that is known before this round is recorded. With secret noise
-    /// it is not: a seed that was drawn early and kept would be shared by whoever goes on with a copy of the run; and one that was drawn
+    /// it is not: a seed that was drawn early and kept would be shared by all who continue a copy of the run; and one that was drawn
     /// early and not kept would be drawn again after a crash, which those who are read early can cause (rule P21).
     pub(super) fn foreseen(
         &self,

@@ -113,7 +113,7 @@ impl Coordinator {
         }
     }
 
-    /// Whoever waits in the lobby for tasks that take no devices now is told when to come back.
+    /// Devices that wait in the lobby for tasks that take no devices now are told when to come back.
     pub(super) fn send_idle_away(&mut self) {
         let takes = |task: &TaskDigest| self.tasks.get(task).is_some_and(Running::takes_devices);
         let waits_for_nothing = |waiting: &Waiting| !waiting.standings.keys().any(takes);
@@ -125,7 +125,7 @@ impl Coordinator {
         }
     }
 
-    /// Whoever waits in the lobby leaves it.
+    /// All devices leave the lobby.
     pub(super) fn leaves(&mut self, request: RequestId) {
         let Some(waiting) = self.lobby.remove(&request) else { return };
         self.in_lobby.remove(&waiting.device);

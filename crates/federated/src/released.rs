@@ -24,8 +24,8 @@ use privacy::{Delta, Epsilon, rng::Randomness};
 use serde::Serialize;
 use thiserror::Error;
 
-use super::ensemble::{Distilling, EnsembleError, distil};
 use crate::{
+    finetune::ensemble::{Distilling, EnsembleError, distil},
     home::{
         LEDGER_FILE, MODEL_FOLDER,
         heads::{self, HeadsError},
@@ -50,7 +50,7 @@ pub enum ReleasedError {
         /// The cause.
         problem: String,
     },
-    /// A ledger, or what lies beside it.
+    /// A ledger, or the files next to it.
     #[error(transparent)]
     Heads(#[from] HeadsError),
     /// The ledgers together.
@@ -67,10 +67,10 @@ pub enum ReleasedError {
     Ensemble(#[from] EnsembleError),
 }
 
-/// What all teachers cost together, whoever took part in which.
+/// What all teachers cost together, for a person who took part in all of their runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cost {
-    /// How many there are.
+    /// The number of teachers.
     pub models: usize,
     /// Epsilon, with what it means.
     #[serde(flatten)]
@@ -95,7 +95,7 @@ impl Cost {
                 "No guarantee: noise was simulated. All {models} models together cost epsilon {words}, at delta = {delta}."
             ),
             (true, _) => format!(
-                "(epsilon, delta) = ({words}, {delta}) for {}, also for whoever took part in all {models} runs.",
+                "(epsilon, delta) = ({words}, {delta}) for {}, also for a person who took part in all {models} runs.",
                 self.protects
             ),
         }
