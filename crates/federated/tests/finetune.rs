@@ -492,7 +492,7 @@ mod released {
             let alone = Teachers::read(std::slice::from_ref(run), None).unwrap();
             assert!(alone.cost().price.epsilon < cost.price.epsilon, "somebody may be in both");
         }
-        assert!(cost.sentence().contains("whoever took part in all 2 runs"), "{}", cost.sentence());
+        assert!(cost.sentence().contains("for a person who took part in all 2 runs"), "{}", cost.sentence());
 
         let text = text();
         let (mean, taught) = (

@@ -154,6 +154,15 @@ impl Running {
         !self.broken && self.order != Order::Stop && (!self.only_while_open || self.is_open())
     }
 
+    /// Whether it calls no devices now, and will again: in a pause, or broken until the server is restarted.
+    fn rests(&self) -> bool {
+        match self.order {
+            Order::Run => self.broken,
+            Order::Pause => self.broken || self.is_alive(),
+            Order::Stop => false,
+        }
+    }
+
     /// Whether devices are given it. In a pause an attempt that some of them have goes on to its end.
     fn takes_devices(&self) -> bool {
         match self.order {

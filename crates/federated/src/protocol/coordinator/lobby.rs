@@ -14,7 +14,7 @@ use super::{
     ASK_AGAIN_MS, Coordinator, CoordinatorError, MOST_PATIENCE_MS, NOT_NEEDED_S, Place, Progress, RequestId, Running,
     Standing, Waiting, part::assignment,
 };
-use crate::protocol::{admission::Full, order::Order, pace::Calls};
+use crate::protocol::{admission::Full, pace::Calls};
 
 /// While a task rests, devices come back after about so long, in seconds, if the server can bear so many.
 const RESTS_S: f64 = 20.0;
@@ -265,14 +265,14 @@ impl Coordinator {
         let wanted = |running: &Running| running.over.select(running.asking.goal);
         let alive = || self.tasks.values().filter(|task| task.is_alive());
         let short = alive().any(|running| running.takes_devices() && running.waiting < wanted(running));
-        let rests = alive().any(|running| running.order == Order::Pause);
+        let rests = self.tasks.values().any(Running::rests);
         // Before it is known how long rounds take, as many come as the server can take.
         let rate =
             |task: &Running| task.round_s.map_or(f64::INFINITY, |round_s| wanted(task) as f64 / round_s.max(1.0));
         let rate: f64 = alive().map(rate).sum();
         // While a round is open that wants nobody more, nobody is to be near.
         let together = alive().filter(|running| running.gathers()).map(wanted).max().unwrap_or(0);
-        // Of a task that rests devices are not far away: it may continue.
+        // Of a task that rests devices are not far away: it may continue, one that is broken as soon as the server was restarted.
         let per_second = match (short, rests) {
             (true, _) => f64::INFINITY,
             (false, true) => rate.max(self.enrolled as f64 / RESTS_S / self.pace.surplus),
