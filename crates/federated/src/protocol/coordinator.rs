@@ -47,6 +47,8 @@ const MOST_PATIENCE_MS: u64 = 30_000;
 const ASK_AGAIN_MS: u32 = 1_000;
 /// A device that is not let into the lobby stays away for so many seconds at least, whatever the pace.
 const NOT_NEEDED_S: u64 = 1;
+/// So many times as long as their attempt took, devices may be silent after it before they are taken to have dropped out.
+const SILENT: u64 = 2;
 const LATE: &str = "the attempt needs no more reports, or its time is over";
 const CLOSED: &str = "the attempt no longer exists";
 const MS_OF_DAY: u64 = 24 * 60 * 60 * 1000;
@@ -137,7 +139,7 @@ struct Running {
     /// How long a round takes from when devices are given it, in seconds; none before the first is over.
     round_s: Option<f64>,
     /// Devices that were still at work when their attempt was over, until when: what becomes of them is counted.
-    lingering: BTreeMap<Ticket, u64>,
+    lingering: BTreeMap<Ticket, Lingers>,
     /// The devices of the last settled attempt: those that took part, each with the round from which it is eligible again. A device
     /// that was not told that its report counts can still ask.
     settled: BTreeMap<Ticket, Option<u64>>,
@@ -184,12 +186,22 @@ impl Running {
         self.desk.as_ref().is_some_and(|desk| !desk.is_over())
     }
 
-    /// Whose time ran out after their attempt was over has dropped out.
+    /// Whose time ran out after their attempt was over has dropped out, and who has been silent for long has done so in all likelihood.
     fn forget_lingering(&mut self, now: u64) {
         let before = self.lingering.len();
-        self.lingering.retain(|_, until| now <= *until);
+        self.lingering.retain(|_, lingers| now <= lingers.until);
         self.over.saw(0, (before - self.lingering.len()) as u64);
+        self.over.misses(self.lingering.values().filter(|lingers| now > lingers.missing_from).count() as u64);
     }
+}
+
+/// A device that was still at work when its attempt was over, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+struct Lingers {
+    /// Then its time is over.
+    until: u64,
+    /// From then on it has probably dropped out.
+    missing_from: u64,
 }
 
 /// A device that could take part, and waits.
@@ -713,7 +725,8 @@ impl Coordinator {
         let (reported, dropped) = desk.seen();
         running.over.fade();
         running.over.saw(reported, dropped);
-        running.lingering.extend(desk.at_work());
+        let missing_from = now + SILENT * desk.took(now);
+        running.lingering.extend(desk.at_work().map(|(ticket, until)| (ticket, Lingers { until, missing_from })));
         let took_s = desk.took(now) as f64 / 1000.0;
         running.round_s = Some(running.round_s.map_or(took_s, |before| 0.5 * before + 0.5 * took_s));
         running.round = Some(if took_part.is_empty() { at.round } else { at.round + 1 });

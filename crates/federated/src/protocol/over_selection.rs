@@ -5,7 +5,8 @@
 //! met within a few rounds.
 //!
 //! Devices that are still at work when the goal is reached tell nothing yet: those who report late count as reports, those who never do
-//! as dropped. To leave them out would measure only the quick.
+//! as dropped. To leave them out would measure only the quick. How long they may take is up to the task, often ten minutes for rounds of
+//! seconds, so those who have been silent for several times as long as the others took count as dropped until they are heard of.
 
 /// What is given a task before anything is known, for a goal of 1.
 const TO_START: f64 = 1.3;
@@ -23,6 +24,8 @@ const ENOUGH: f64 = 20.0;
 pub struct OverSelection {
     reported: f64,
     dropped: f64,
+    /// Of devices whose fate is not known, those that have probably dropped out.
+    missing: f64,
 }
 
 impl OverSelection {
@@ -30,6 +33,11 @@ impl OverSelection {
     pub fn saw(&mut self, reported: u64, dropped: u64) {
         self.reported += reported as f64;
         self.dropped += dropped as f64;
+    }
+
+    /// So many devices have been silent for too long, now.
+    pub const fn misses(&mut self, devices: u64) {
+        self.missing = devices as f64;
     }
 
     /// An attempt is over: what was seen before it counts for less.
@@ -41,8 +49,9 @@ impl OverSelection {
     /// The measured share that drops out; none before enough is known.
     #[must_use]
     pub fn dropped(&self) -> Option<f64> {
-        let known = self.reported + self.dropped;
-        (known >= ENOUGH).then(|| (self.dropped / known).min(MOST_DROPPED))
+        let dropped = self.dropped + self.missing;
+        let known = self.reported + dropped;
+        (known >= ENOUGH).then(|| (dropped / known).min(MOST_DROPPED))
     }
 
     /// How many are given the task, so that so many report.
@@ -74,6 +83,18 @@ mod tests {
         }
         let n = over.select(100);
         assert!((155..=175).contains(&n), "{n}");
+    }
+
+    #[test]
+    fn who_is_silent_for_too_long_has_dropped_out_until_heard_of() {
+        let mut over = OverSelection::default();
+        over.saw(90, 0);
+        assert_eq!(over.select(100), 100);
+        over.misses(10);
+        assert!((over.dropped().unwrap() - 0.1).abs() < 1e-12 && over.select(100) > 120);
+        over.misses(0);
+        over.saw(10, 0);
+        assert_eq!(over.select(100), 100, "they were slow");
     }
 
     #[test]

@@ -341,4 +341,23 @@ mod tests {
         seen.saw(2, 1);
         assert_eq!(coordinator.tasks[&TASK].over, seen);
     }
+
+    /// A round that asked for exactly its goal waited ten minutes for devices that had dropped out, since of those before them nothing was known yet.
+    #[test]
+    fn who_is_silent_for_long_is_taken_to_have_dropped_out_before_its_time_is_over() {
+        let (mut coordinator, tickets) = given_to_three();
+        tickets[..2].iter().for_each(|ticket| _ = reports(&mut coordinator, ticket, 10));
+        coordinator.settle(&AT, &BTreeSet::new(), 10).unwrap();
+        let mut seen = OverSelection::default();
+        seen.saw(2, 0);
+        for (now, missing) in [(11, 0), (29, 0), (31, 1), (900, 1)] {
+            coordinator.tick(now).unwrap();
+            seen.misses(missing);
+            assert_eq!(coordinator.tasks[&TASK].over, seen, "at {now}");
+        }
+        assert_eq!(reports(&mut coordinator, &tickets[2], 901), Some(Reason::Late.into()));
+        (seen.misses(0), seen.saw(1, 0));
+        coordinator.tick(902).unwrap();
+        assert_eq!(coordinator.tasks[&TASK].over, seen, "it was slow");
+    }
 }
