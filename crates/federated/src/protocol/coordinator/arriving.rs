@@ -356,7 +356,8 @@ mod tests {
             assert_eq!(coordinator.tasks[&TASK].over, seen, "at {now}");
         }
         assert_eq!(reports(&mut coordinator, &tickets[2], 901), Some(Reason::Late.into()));
-        (seen.misses(0), seen.saw(1, 0));
+        seen.misses(0);
+        seen.saw(1, 0);
         coordinator.tick(902).unwrap();
         assert_eq!(coordinator.tasks[&TASK].over, seen, "it was slow");
     }
