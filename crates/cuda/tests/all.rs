@@ -2,6 +2,7 @@
 
 mod card;
 mod central;
+mod contract;
 mod measuring;
 #[path = "../../federated/tests/small_runs/mod.rs"]
 mod small_runs;
