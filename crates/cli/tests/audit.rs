@@ -75,7 +75,7 @@ fn a_run_with_canaries_has_an_audit_in_its_folder_and_its_report() {
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && printed.contains("Audit with 100 canaries"), "{printed}");
     let report = fs::read_to_string(folder.path().join("run/report.html")).unwrap();
-    assert!(report.contains("<h2>Audit</h2>") && report.contains("whatever the run did"));
+    assert!(report.contains("<h2>Audit</h2>") && report.contains("without that assumption"));
     let shown = answer(folder.path(), &["audit", "one-run", "run", "--out", "shown"]);
     assert_eq!(shown["details"]["canaries"], 100);
     let (lower, formal) = (shown["epsilon_lower"].as_f64().unwrap(), shown["epsilon_formal"].as_f64().unwrap());

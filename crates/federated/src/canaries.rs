@@ -246,7 +246,7 @@ impl Engine for Planted<'_> {
 
     /// Canaries send no masked vectors: they are planted in sums in the clear, and [`Engine::each`] gives nobody's part by itself.
     fn sum_securely(&mut self, _: &Task<'_>, _: &Users<'_>, _: &SecureTask<'_>) -> Result<Secured, EngineError> {
-        let problem = "canaries are planted in sums in the clear; take aggregation = \"plain\", or remove [audit]";
+        let problem = "canaries are planted in sums in the clear; use aggregation = \"plain\", or remove [audit]";
         Err(EngineError::Unavailable { engine: "with canaries", problem: problem.into() })
     }
 }
@@ -430,12 +430,12 @@ impl Shown {
         let Self { epsilon_lower, epsilon_lower_any, delta, confidence, .. } = self;
         let confidence = 100.0 * confidence;
         let assumption = match self.epsilon_formal.is_finite() {
-            true => "the run is what its ledger says but for the scale of its noise",
-            false => "the run is one Gaussian release",
+            true => "only the scale of the noise may differ from the ledger",
+            false => "the run is a single Gaussian release",
         };
         format!(
-            "At delta {delta:e} epsilon is at least {epsilon_lower:.2} with {confidence} % confidence if {assumption}, and at least \
-             {epsilon_lower_any:.2} whatever the run did."
+            "With {confidence} % confidence, epsilon at delta {delta:e} is at least {epsilon_lower:.2} if {assumption}, and at least \
+             {epsilon_lower_any:.2} without that assumption."
         )
     }
 
@@ -444,7 +444,7 @@ impl Shown {
     pub fn words(&self) -> String {
         let Self { canaries, epsilon_estimate, .. } = self;
         format!(
-            "Audit with {canaries} canaries. {} The estimate without proof is {epsilon_estimate:.2}. {}",
+            "Audit with {canaries} canaries. {} The estimate, which proves nothing, is {epsilon_estimate:.2}. {}",
             self.bounds(),
             self.verdict.words()
         )

@@ -26,9 +26,9 @@ pub fn bounds(title: &str, at_deltas: &[AtDelta]) -> Chart {
         y_label: "epsilon".into(),
         log_x: true,
         series: vec![
-            line("computed: at most", |at| at.epsilon_formal.get()),
-            line("shown by the audit, if only the noise is in question: at least", |at| at.epsilon_lower),
-            line("shown by the audit, whatever the run did: at least", |at| at.epsilon_lower_any),
+            line("formal: at most", |at| at.epsilon_formal.get()),
+            line("audit, if only the scale of the noise may be wrong: at least", |at| at.epsilon_lower),
+            line("audit, without that assumption: at least", |at| at.epsilon_lower_any),
         ],
         ..Chart::default()
     }
@@ -43,9 +43,9 @@ pub fn guesses(guessed: &[Guessed]) -> Chart {
         Series::new(name, of_kind.map(|guessed| (guessed.made as f64, share(guessed))).collect())
     };
     Chart {
-        title: "Guesses that are right".into(),
-        x_label: "guesses, the surest first".into(),
-        y_label: "right (%)".into(),
+        title: "Correct guesses".into(),
+        x_label: "number of guesses, the most confident first".into(),
+        y_label: "correct (%)".into(),
         series: vec![line("took part, or stayed away", false), line("took part", true)],
         reference: vec![("chance".into(), 50.0)],
         ..Chart::default()
@@ -58,9 +58,9 @@ pub fn membership(shown: &Membership) -> Chart {
     let points = |roc: &Roc| roc.points.iter().map(|(alarms, hits)| (100.0 * alarms, 100.0 * hits)).collect();
     let named = |name: &str, roc: &Roc| Series::new(format!("{name}: area {:.2}", roc.area), points(roc));
     Chart {
-        title: "Can one tell who took part?".into(),
-        x_label: "others who are taken for members (%)".into(),
-        y_label: "members who are found (%)".into(),
+        title: "Membership inference: can the attacker tell who took part?".into(),
+        x_label: "false-positive rate (%)".into(),
+        y_label: "true-positive rate (%)".into(),
         series: vec![
             named("with privacy", &shown.private),
             named("without privacy", &shown.non_private),
@@ -99,9 +99,9 @@ pub fn secrets(shown: &Secrets) -> Chart {
 pub fn tails(shown: &Tails, texts: u32) -> Chart {
     let most = shown.compared.iter().max_by(|a, b| a.epsilon.total_cmp(&b.epsilon));
     Chart {
-        title: "Likelihood ratios of texts: the tail, and what was fitted".into(),
-        x_label: "log of the likelihood ratio".into(),
-        y_label: "share of texts with a larger one".into(),
+        title: "Likelihood ratios of texts: the tail, and the fitted distribution".into(),
+        x_label: "log likelihood ratio".into(),
+        y_label: "share of texts with a larger ratio".into(),
         log_y: true,
         series: most.map_or_else(Vec::new, |compared| tail(compared, texts)),
         reference: vec![(format!("delta {:e}", shown.delta), shown.delta)],

@@ -20,9 +20,9 @@ Examples:
   keyhush audit canary
   keyhush audit canary --config run.toml --plant 1x1,1x50,20x10
 
-A secret is a sequence of random words. Its exposure says how much more likely a model finds it than sequences that nobody typed: 1.4 bits \
-on average if nothing is remembered, and one more whenever half of the others remain (Carlini et al. 2019). The same is trained with and \
-without privacy.";
+A secret is a sequence of random words. Its exposure (Carlini et al. 2019) says how much more likely a model finds it than sequences that \
+nobody typed: 1.4 bits on average if nothing is remembered, and n bits if it is more likely than all but one in 2^n. Two models are trained, \
+with and without privacy.";
 
 /// Arguments of `keyhush audit canary`.
 #[derive(Args)]
@@ -67,8 +67,8 @@ pub(crate) fn run(args: &CanaryArgs) -> anyhow::Result<()> {
     let mut table = Vec::new();
     columns::write(&mut table, &rows(&found), Align::Numbers)?;
     let estimate = found.epsilon_estimate.map_or_else(
-        || "There are too few secrets of single users who took part to estimate an epsilon: it takes ten.".to_owned(),
-        |epsilon| format!("Secrets of single users show an epsilon of {epsilon:.2}: an estimate."),
+        || "Fewer than ten secrets belong to a single user who took part, so epsilon is not estimated.".to_owned(),
+        |epsilon| format!("Estimated from the secrets of single users, epsilon is {epsilon:.2}."),
     );
     let mut lines = vec![
         String::from_utf8_lossy(&table).trim_end().to_owned(),
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &CanaryArgs) -> anyhow::Result<()> {
             found.exposure_private, found.exposure_non_private, found.most_bits
         ),
         format!(
-            "Found by {} random draws each after two words: {} of {} with privacy, {} of {} without.",
+            "Extracted with {} random draws per secret, given its first two words: {} of {} with privacy, {} of {} without.",
             grouped(args.draws.into()),
             found.extracted_private,
             found.trained_private,
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &CanaryArgs) -> anyhow::Result<()> {
     ];
     if found.trained_private.min(found.trained_non_private) < found.canaries.len() {
         lines.push(format!(
-            "Of {} secrets {} were in a user who took part with privacy, and {} without. Nothing above counts the others; the formal epsilon also counts the chance of not taking part.",
+            "Only secrets of users who took part in training are counted: of {} secrets, {} with privacy and {} without. The formal epsilon also covers the chance of not taking part.",
             found.canaries.len(),
             found.trained_private,
             found.trained_non_private

@@ -27,8 +27,8 @@ Examples:
   keyhush audit gaussian-sum --canaries 10000 --epsilon 2
   keyhush audit gaussian-sum --canaries 1000 --epsilon 1 --repetitions 200 --json
 
-The sum is correct, so a bound above its epsilon means that the audit is wrong. At 99.9 % confidence that happens in one of a thousand \
-repetitions at most.";
+The sum is correct, so a bound above its epsilon is an error of the audit. With 99.9 % confidence, that may happen in at most one of a \
+thousand repetitions.";
 
 /// Arguments of `keyhush audit gaussian-sum`.
 #[derive(Args)]
@@ -125,22 +125,22 @@ pub(crate) fn run(args: &GaussianSumArgs) -> anyhow::Result<()> {
             args.delta
         ),
         format!(
-            "Epsilon is at least {:.2} with {} % confidence if the sum is as it says but for the scale of its noise, and at least {:.2} whatever it did.",
+            "With {2} % confidence, epsilon is at least {0:.2} if only the scale of the noise may be wrong, and at least {1:.2} without that assumption.",
             found.epsilon_lower_gaussian,
-            100.0 * args.confidence,
-            found.epsilon_lower_any
+            found.epsilon_lower_any,
+            100.0 * args.confidence
         ),
-        format!("The estimate without proof is {estimate:.2}."),
+        format!("The estimate, which proves nothing, is {estimate:.2}."),
     ];
     if args.repetitions > 1 {
         lines.push(format!(
-            "Of {} repetitions this is the one with the largest bound; {exceeded} of all exceed the true epsilon.",
+            "These are the numbers of the repetition with the largest bound, of {}. In {exceeded} of them a bound was above the true epsilon.",
             grouped(args.repetitions)
         ));
     }
     lines.extend(needed_lines(&details.canaries_needed));
     let folder = args.output.folder("gaussian-sum")?;
-    let picture = bounds("Epsilon of a noised sum: known and shown", &at_deltas(args, &scored)?);
+    let picture = bounds("Epsilon of a noised sum: formal and audited", &at_deltas(args, &scored)?);
     answer.give(&picture, &folder, args.output.json, &lines)
 }
 

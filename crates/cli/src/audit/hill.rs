@@ -15,8 +15,9 @@ Examples:
   keyhush audit hill --pairs 3 --texts 3000         a small one, in about a minute
   keyhush audit hill --config run.toml              as large as in the paper: 20 pairs, 30,000 texts
 
-For every pair a model is trained without one user. Popov et al. 2018 look at how much more likely texts of one model are under it than \
-under the other. The result is an estimate and not a guarantee: it assumes the shape of a tail that nobody has seen, and tries a few users.";
+For each pair, a model is trained without one user, and compared with the model of all users: how much more likely are its texts under one \
+than under the other (Popov et al. 2018)? The result is an estimate and not a guarantee: it extrapolates the tail of the likelihood ratios, \
+and tries only a few users.";
 
 /// Arguments of `keyhush audit hill`.
 #[derive(Args)]
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &HillArgs) -> anyhow::Result<()> {
     ];
     if found.with_tail < found.compared.len() {
         lines.push(format!(
-            "In {} of {} directions both models are the same: the user had nothing to learn from. They say nothing.",
+            "In {} of {} directions both models are identical, because the user had no text to learn from; these say nothing.",
             found.compared.len() - found.with_tail,
             found.compared.len()
         ));

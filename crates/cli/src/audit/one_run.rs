@@ -81,11 +81,11 @@ pub(crate) fn run(args: &OneRunArgs) -> anyhow::Result<()> {
         found.bounds(),
     ];
     if let Some(scale) = found.noise_below {
-        lines.push(format!("Noise of {scale:.2} times what the ledger says, or more, is refuted."));
+        lines.push(format!("With the same confidence, the noise is less than {scale:.2} times what the ledger says."));
     }
-    lines.push(format!("The estimate without proof is {:.2}.", found.epsilon_estimate));
+    lines.push(format!("The estimate, which proves nothing, is {:.2}.", found.epsilon_estimate));
     lines.extend(needed_lines(&found.canaries_needed));
-    answer.give(&bounds("Epsilon of a run: computed and shown", &found.at_deltas), &folder, output.json, &lines)
+    answer.give(&bounds("Epsilon of a run: formal and audited", &found.at_deltas), &folder, output.json, &lines)
 }
 
 /// What a finished run has.
@@ -111,6 +111,6 @@ fn trained(args: &OneRunArgs) -> anyhow::Result<(Shown, PathBuf)> {
     let lab = args.lab.lab(config, &folder, &says)?;
     let subject = lab.train("run", &lab.config, Changes::default()).map_err(failed)?;
     let found =
-        subject.audit.with_context(|| format!("{canaries} canaries were planted, and nothing is known of them"))?;
+        subject.audit.with_context(|| format!("{canaries} canaries were planted, but the run has no audit result"))?;
     Ok((found, folder))
 }

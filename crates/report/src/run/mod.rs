@@ -301,12 +301,12 @@ impl<'a> Report<'a> {
 
 /// What canaries show, with its picture.
 fn audited(shown: &Shown) -> Result<Audited, ReportError> {
-    let mut rows = vec![row(["guesses", "made", "right"])];
+    let mut rows = vec![row(["guesses", "made", "correct"])];
     rows.extend(shown.guesses.iter().map(|guessed| {
         let kind = if guessed.only_present { "took part" } else { "took part, or stayed away" };
         row([kind, &grouped(guessed.made), &grouped(guessed.correct)])
     }));
-    let charts = [audit::bounds("Epsilon: computed and shown", &shown.at_deltas), audit::guesses(&shown.guesses)];
+    let charts = [audit::bounds("Epsilon: formal and audited", &shown.at_deltas), audit::guesses(&shown.guesses)];
     let picture = figures(&charts)?;
     Ok(Audited { words: shown.words(), picture, guesses: table(&rows)? })
 }
