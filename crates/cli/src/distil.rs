@@ -19,9 +19,9 @@ use privacy::Delta;
 use crate::{failure::BadInput, kernels, model_folder};
 
 const AFTER: &str = "\
-Each run's model teaches the new one what it predicts on average (Popov et al. 2018, equation 4). No text of users is read again, so the new \
-model costs what all the runs cost together, even if nobody took part in more than one: no ledger shows that. A training run cannot start from it, because it \
-could not count the cost of all of them.
+The new model learns the average prediction of the runs' models (Popov et al. 2018, equation 4). No text of users is read again, so its \
+privacy cost is that of all the runs together, even if nobody took part in more than one, since no ledger shows that. A training run cannot \
+start from it, because it could not account for the cost of all of them.
 
 Examples:
   keyhush distil runs/cohort-a runs/cohort-b --text public.txt --out distilled
@@ -44,7 +44,7 @@ pub(crate) struct DistilArgs {
     /// Tokens of text to learn on
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     tokens: usize,
-    /// Number of epochs before each of which the text is written again
+    /// Number of times that the models write new text, and the new model trains on it
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "text")]
     cycles: u32,
     /// Number of epochs; 0 only averages the models

@@ -88,7 +88,7 @@ fn refuses(plan: &Plan) -> Option<String> {
     }
     if plan.upload.is_partial() {
         let why =
-            "the GPU engine sums whole updates; take upload.kind = \"grid\" or \"dense\", or use --engine threads";
+            "the GPU engine only sums whole updates; use upload.kind = \"grid\" or \"dense\", or use --engine threads";
         return Some(why.to_owned());
     }
     if let Some(problem) = unlearned(&plan.local) {

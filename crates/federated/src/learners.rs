@@ -147,7 +147,7 @@ pub fn check_features(model: &ModelConfig, store: Option<&Store>) -> Result<(), 
     match store.map_or(FEATURES.len(), |store| store.feature_names().len()) {
         got if got == wanted => Ok(()),
         got => {
-            let why = format!("it reads {wanted} features of a person, and the data has {got}");
+            let why = format!("it uses {wanted} features of a user, but the data has {got}");
             Err(ConfigError::new("model.from", why))
         }
     }
@@ -190,7 +190,7 @@ fn tags(config: &Config, store: Option<&Store>) -> Result<Made, ConfigError> {
         }
     };
     if labels.is_empty() {
-        let why = "the posts of the store have no labels to be learned: import it with --labels";
+        let why = "the posts of the store have no labels to learn: import it with --labels";
         return Err(ConfigError::new("model.learner", why));
     }
     let learner = TagLearner::new(words.len(), labels.names().to_vec(), config.local.batch);

@@ -250,8 +250,8 @@ fn p23_a_made_up_crowd_has_nobody_to_protect() {
     let data = DataSource::MadeUp { what: "a crowd of sentences".into() };
     let page = Statement::of(&after(Plan { data, ..model_plan(1) }, 1)).unwrap().to_markdown();
     let headline = page.lines().nth(2).unwrap();
-    assert!(headline.contains("made-up crowd") && headline.contains("nobody real is protected"), "{page}");
-    assert!(page.contains("Made up: a crowd of sentences."), "{page}");
+    assert!(headline.contains("in synthetic data") && headline.contains("nobody real is protected"), "{page}");
+    assert!(page.contains("Synthetic: a crowd of sentences."), "{page}");
     let page = Statement::of(&after(model_plan(1), 1)).unwrap().to_markdown();
     assert!(page.contains("Text of people: the keyboards") && !page.contains("nobody real"), "{page}");
 }

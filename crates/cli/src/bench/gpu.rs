@@ -80,7 +80,7 @@ pub(crate) fn run(args: &GpuArgs) -> anyhow::Result<()> {
         took.multiply_peak_tflops
     );
     if let Some(off) = took.largest_relative_difference {
-        println!("off the threads   {off:.1e} at most, of an update");
+        println!("from the threads  {off:.1e} at most, relative to an update");
     }
     Ok(())
 }

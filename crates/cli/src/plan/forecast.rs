@@ -160,11 +160,11 @@ fn finetuning(finetune: &FineTune) -> String {
     let percent = 100.0 * finetune.lambda();
     match finetune {
         FineTune::Rehearsal { general, .. } => format!(
-            "Of what a device reads, {percent:.0} % is what its user typed, and the rest is general text: {} tokens, which each device is sent with the task, in addition to the traffic below.",
+            "Devices rehearse: {percent:.0} % of what a device trains on is its user's text, and the rest is general text. The task brings {} tokens of it to each device, in addition to the traffic below.",
             grouped(general.tokens() as u64)
         ),
         FineTune::SoftLabels { .. } => format!(
-            "Of each label, {percent:.0} % is what the user typed, and the rest is what the model predicted when it came."
+            "Labels are soft: {percent:.0} % of each is the word that the user typed, and the rest is the prediction of the model that the device received."
         ),
     }
 }
@@ -207,8 +207,8 @@ pub(super) fn chart(plan: &Plan, opened: &Opened) -> anyhow::Result<Chart> {
 fn packing(plan: &Plan) -> &'static str {
     match plan.config.upload {
         Some(Upload::Dense) => "32-bit models, 32-bit updates, no compression",
-        Some(Upload::Sparse(_)) => "32-bit models; of an update the largest coordinates, each with its place",
-        Some(Upload::Mask(_)) => "32-bit models; of an update the coordinates of a shared mask",
+        Some(Upload::Sparse(_)) => "32-bit models; only the largest coordinates of an update, each with its position",
+        Some(Upload::Mask(_)) => "32-bit models; only those coordinates of an update that are in the shared mask",
         Some(Upload::Grid) | None if plan.config.aggregation.is_secure() => {
             "bit-packed masked updates, including keys and shares"
         }

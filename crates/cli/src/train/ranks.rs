@@ -37,7 +37,7 @@ pub(super) fn leads(ranks: Option<&Ranks>) -> bool {
 }
 
 /// The engine of all processes, around that of this one.
-#[allow(clippy::unnecessary_wraps, reason = "the others may not be like this one, where there are others")]
+#[allow(clippy::unnecessary_wraps, reason = "joining other processes can fail")]
 pub(super) fn lead<'a>(
     ranks: Option<&'a Ranks>,
     own: Box<dyn Engine + 'a>,

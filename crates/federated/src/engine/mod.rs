@@ -130,11 +130,11 @@ pub enum EngineError {
     #[error(transparent)]
     Secure(#[from] SecureError),
     /// Secure aggregation by an engine that adds up in the clear.
-    #[error("several processes add up in the clear; run aggregation = \"secagg\" in a single process, without mpirun")]
+    #[error("several processes can only add up in the clear; run aggregation = \"secagg\" in a single process, without mpirun")]
     NotSecure,
     /// Parts of updates, of which devices keep the rest, by an engine that keeps nothing for anybody.
     #[error(
-        "several processes add up whole updates; take upload.kind = \"grid\" or \"dense\", or run in a single process, without mpirun"
+        "several processes can only add up whole updates; use upload.kind = \"grid\" or \"dense\", or run in a single process, without mpirun"
     )]
     NotWhole,
     /// Workers that left something out.

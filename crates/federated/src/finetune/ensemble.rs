@@ -89,7 +89,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
         Err(ConfigError::new(key, why))
     };
     if config.data.is_on_devices() {
-        return refuse("data.kind", "take \"synthetic\" or \"store\"");
+        return refuse("data.kind", "use \"synthetic\" or \"store\"");
     }
     if config.aggregation.is_secure() {
         return refuse("aggregation", "take \"plain\"");

@@ -88,7 +88,7 @@ pub fn open(
     let Some(finetune) = &config.finetune else { return Ok(None) };
     if *finetune != FineTune::Retraining && !learner.finetunes() {
         let why = format!(
-            "{:?} cannot be used with model.learner = {:?}, which has no general text and no soft labels; take \"retraining\"",
+            "{:?} cannot be used with model.learner = {:?}, which has no general text and no soft labels; use \"retraining\"",
             finetune.name(),
             learner.name()
         );

@@ -229,10 +229,10 @@ pub enum FleetError {
     #[error("devices sent masked vectors in a phase that adds up in the clear")]
     NotSecure,
     /// Masks cannot be taken off, and that is no failure of the protocol.
-    #[error("the masks cannot be taken off: {0}")]
+    #[error("the masks cannot be removed: {0}")]
     Unmasking(#[source] RoundFailure),
     /// The driver of the coordinator cannot go on.
-    #[error("the server of the devices cannot go on: {0}")]
+    #[error("the server of the devices cannot continue: {0}")]
     Driver(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 

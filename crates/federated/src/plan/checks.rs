@@ -276,7 +276,7 @@ fn upload(config: &Config) -> Result<(), ConfigError> {
 
 fn dense(config: &Config) -> Result<(), ConfigError> {
     if config.aggregation.is_secure() {
-        let why = "\"dense\" is only valid with aggregation = \"plain\": floats cannot be masked; take upload.kind = \"grid\"";
+        let why = "\"dense\" is only valid with aggregation = \"plain\": floats cannot be masked; use upload.kind = \"grid\"";
         return refuse("upload.kind", why);
     }
     only_with(config.privacy.rotation, "privacy.rotation", "integers: upload.kind is \"dense\"")
@@ -301,7 +301,7 @@ fn sparse_upload(config: &Config, sparse: &Sparse) -> Result<(), ConfigError> {
         return refuse("upload.warm_up", format!("must be at most rounds, which are {}", config.rounds));
     }
     if config.aggregation.is_secure() {
-        let why = "\"sparse\" is only valid with aggregation = \"plain\": which coordinates a device sends depends on its text, and the server would see it; take upload.kind = \"mask\", which is the same for all";
+        let why = "\"sparse\" is only valid with aggregation = \"plain\": which coordinates a device sends depends on its text, and the server would see it; use upload.kind = \"mask\", which is the same for all devices";
         return refuse("upload.kind", why);
     }
     let rotation = "upload.kind = \"grid\" or \"mask\": a rotated update has no few large coordinates";
@@ -347,7 +347,7 @@ fn keeps_rest(config: &Config) -> Result<(), ConfigError> {
         ),
         ParticipationKind::Once => refuse(
             "participation.kind",
-            "\"once\" leaves no later round for what devices keep: take upload.kind = \"mask\" without keep_rest",
+            "\"once\" leaves no later round for what devices keep: use upload.kind = \"mask\" without keep_rest",
         ),
         _ => Ok(()),
     }

@@ -253,10 +253,10 @@ pub(crate) fn protects(statement: &Statement) -> String {
     let unit = statement.unit.name();
     let each = match (statement.group, &statement.data) {
         (1, DataSource::Users { .. }) => format!("each {unit}"),
-        (1, DataSource::MadeUp { .. }) => format!("each {unit} of a made-up crowd (nobody real is protected)"),
+        (1, DataSource::MadeUp { .. }) => format!("each synthetic {unit} (nobody real is protected)"),
         (group, DataSource::Users { .. }) => format!("each group of {group} {unit}s"),
         (group, DataSource::MadeUp { .. }) => {
-            format!("each group of {group} {unit}s of a made-up crowd (nobody real is protected)")
+            format!("each group of {group} synthetic {unit}s (nobody real is protected)")
         }
     };
     each + &counted(statement)

@@ -64,7 +64,7 @@ fn summary(statement: &Statement) -> String {
     };
     let (whom, but) = match statement.data {
         DataSource::Users { .. } => ("", ""),
-        DataSource::MadeUp { .. } => (" of a made-up crowd", " **The data is made up: nobody real is protected.**"),
+        DataSource::MadeUp { .. } => (" in synthetic data", " **The data is synthetic: nobody real is protected.**"),
     };
     format!("**({epsilon}, {delta:e})-differentially private** for each {}{whom}{counted}.{but}", protected(statement))
 }
@@ -121,7 +121,7 @@ fn single_updates(sees: Option<&str>) -> String {
 fn data(source: &DataSource) -> String {
     match source {
         DataSource::MadeUp { what } => {
-            format!("Made up: {what}. Nobody real is in it, and nobody real is protected, whatever the number says.")
+            format!("Synthetic: {what}. Nobody real is in it, so nobody real is protected, whatever the number says.")
         }
         DataSource::Users { what } => format!("Text of people: {what}."),
     }
