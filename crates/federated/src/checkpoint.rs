@@ -267,7 +267,9 @@ impl Checkpoints {
             return Err(CheckpointError::Damaged("its counters do not match this run".into()));
         }
         if !rest.rests.is_empty() && !plan.upload.keeps_rest() {
-            return Err(CheckpointError::Damaged("it has a state of users between rounds, but the plan has none".into()));
+            return Err(CheckpointError::Damaged(
+                "it has a state of users between rounds, but the plan has none".into(),
+            ));
         }
         if rest.clip.is_some() != plan.adaptive.is_some() {
             return Err(CheckpointError::Damaged("its kind of clipping differs from the plan".into()));

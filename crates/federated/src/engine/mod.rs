@@ -130,7 +130,9 @@ pub enum EngineError {
     #[error(transparent)]
     Secure(#[from] SecureError),
     /// Secure aggregation by an engine that adds up in the clear.
-    #[error("several processes can only add up in the clear; run aggregation = \"secagg\" in a single process, without mpirun")]
+    #[error(
+        "several processes can only add up in the clear; run aggregation = \"secagg\" in a single process, without mpirun"
+    )]
     NotSecure,
     /// Parts of updates, of which devices keep the rest, by an engine that keeps nothing for anybody.
     #[error(
