@@ -276,7 +276,8 @@ fn upload(config: &Config) -> Result<(), ConfigError> {
 
 fn dense(config: &Config) -> Result<(), ConfigError> {
     if config.aggregation.is_secure() {
-        let why = "\"dense\" is only valid with aggregation = \"plain\": floats cannot be masked; use upload.kind = \"grid\"";
+        let why =
+            "\"dense\" is only valid with aggregation = \"plain\": floats cannot be masked; use upload.kind = \"grid\"";
         return refuse("upload.kind", why);
     }
     only_with(config.privacy.rotation, "privacy.rotation", "integers: upload.kind is \"dense\"")

@@ -544,6 +544,8 @@ impl Coordinator {
     /// # Errors
     /// When an attempt cannot continue.
     pub fn tick(&mut self, now: u64) -> Result<(), CoordinatorError> {
+        // Not with every report: there may be thousands of them.
+        self.tasks.values_mut().for_each(|running| running.forget_lingering(now));
         self.advance(now)?;
         self.select(now)?;
         let impatient: Vec<RequestId> =
@@ -564,7 +566,6 @@ impl Coordinator {
     /// What follows from what has arrived: merges, phases of secure aggregation, thanks.
     fn advance(&mut self, now: u64) -> Result<(), CoordinatorError> {
         for running in self.tasks.values_mut() {
-            running.forget_lingering(now);
             let Some(desk) = &mut running.desk else { continue };
             if running.only_while_open && running.order == Order::Run {
                 desk.give_up_waiting(now);
@@ -725,8 +726,11 @@ impl Coordinator {
         let (reported, dropped) = desk.seen();
         running.over.fade();
         running.over.saw(reported, dropped);
-        let missing_from = now + SILENT * desk.took(now);
-        running.lingering.extend(desk.at_work().map(|(ticket, until)| (ticket, Lingers { until, missing_from })));
+        let silent_from = now + SILENT * desk.took(now);
+        running.lingering.extend(desk.at_work().map(|(ticket, until, is_silent)| {
+            let missing_from = if is_silent { now } else { silent_from };
+            (ticket, Lingers { until, missing_from })
+        }));
         let took_s = desk.took(now) as f64 / 1000.0;
         running.round_s = Some(running.round_s.map_or(took_s, |before| 0.5 * before + 0.5 * took_s));
         running.round = Some(if took_part.is_empty() { at.round } else { at.round + 1 });

@@ -5,16 +5,16 @@
 //! ```
 //!
 //! Devices are given the task as they are needed: at first as many as will do at the measured drop-out, later more where some have run
-//! out of time. Exactly the goal's reports are added; later ones are refused as late. A report counts once, however often it is sent.
+//! out of time, or have been silent for several times as long as others took (`at_work`). Exactly the goal's reports are added; later
+//! ones are refused as late. A report counts once, however often it is sent.
 //!
 //! What is added up lies in memory, and is merged into the store, sealed, with the list of whose it is, when at least
 //! [`LEAST_MERGED`] reports are new and [`MERGE_EVERY_MS`] or [`MERGE_AFTER`] of them have passed: fewer new reports would make two
 //! sums that differ by few people. A device is thanked when its report is in a sum that survives a crash, or released.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, BinaryHeap},
-};
+mod at_work;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use device::protocol::message::{Blob, DeviceKey, Ticket};
 use ledger::FailureReason;
@@ -26,6 +26,7 @@ use privacy::{
 use secagg::server::Refusal;
 use sha2::{Digest, Sha256};
 
+use self::at_work::AtWork;
 use super::{
     limits::ParticipationLimits,
     over_selection::OverSelection,
@@ -155,10 +156,8 @@ pub struct Desk {
     pub opening: Opening,
     places: BTreeMap<DeviceKey, Place>,
     tickets: BTreeMap<Ticket, DeviceKey>,
-    /// How many are at work. Each report changes it by one, and nobody goes through thousands of places to count them.
-    working: u64,
-    /// By when those who were given the task have to be done, the earliest first; of those who are, it is left in.
-    deadlines: BinaryHeap<Reverse<(u64, DeviceKey)>>,
+    /// Who is at work. Each report changes it by one, and nobody goes through thousands of places to count them.
+    at_work: AtWork,
     sum: Option<Sum>,
     /// Reports in the sum.
     reports: u64,
@@ -213,13 +212,13 @@ impl Desk {
         };
         let OpenAttempt { assigned, merged, .. } = kept;
         let merged: BTreeSet<DeviceKey> = merged.into_iter().collect();
+        let reports = merged.len() as u64;
         let mut desk = Self {
-            reports: merged.len() as u64,
+            reports,
             assigned_at: (!assigned.is_empty()).then_some((now, now)),
             places: BTreeMap::new(),
             tickets: BTreeMap::new(),
-            working: 0,
-            deadlines: BinaryHeap::new(),
+            at_work: AtWork::new(&opening.windows, opening.goal.saturating_sub(reports)),
             fresh: Vec::new(),
             merged_at: now,
             opened_at: now,
@@ -245,8 +244,7 @@ impl Desk {
         let ticket = self.opening.key.ticket(&self.opening.at, &self.model(), &device);
         self.tickets.insert(ticket, device);
         if let Progress::Working { until } = progress {
-            self.working += 1;
-            self.deadlines.push(Reverse((until, device)));
+            self.at_work.begins(device, until);
         }
         self.places.insert(device, Place { ticket, progress, touched, restored: false });
     }
@@ -296,14 +294,16 @@ impl Desk {
         self.closed.take()
     }
 
-    /// How many more devices are wanted.
+    /// How many more devices are wanted. Devices that have been silent for long are not counted on.
     #[must_use]
     pub fn wanted(&self, over: &OverSelection) -> u64 {
         if self.over {
             return 0;
         }
         match &self.opening.aggregation {
-            Aggregation::Plain(_) => over.select(self.opening.goal - self.reports).saturating_sub(self.working),
+            Aggregation::Plain(_) => {
+                over.select(self.opening.goal - self.reports).saturating_sub(self.at_work.counted_on())
+            }
             Aggregation::Secure(_) if self.assigned_at.is_some() => 0,
             Aggregation::Secure(secure) => {
                 over.select(self.opening.goal).max(secure.least_clients()).min(secure.most_clients())
@@ -339,7 +339,7 @@ impl Desk {
             Aggregation::Plain(_) => self.opening.goal,
             Aggregation::Secure(secure) => secure.least_clients(),
         };
-        let enough = self.reports + self.working + candidates >= least;
+        let enough = self.reports + self.at_work.counted_on() + candidates >= least;
         // Fewer than the goal are asked for nothing.
         if waited && (enough || self.assigned_at.is_some()) { candidates.min(wanted) } else { 0 }
     }
@@ -386,7 +386,7 @@ impl Desk {
             && now <= until
         {
             place.progress = Progress::Late;
-            self.working -= 1;
+            self.at_work.ends(*device, until);
             self.late += 1;
         }
     }
@@ -394,10 +394,10 @@ impl Desk {
     /// A device sent a malformed report, or one that breaks its bounds: nothing more is accepted from it, and it counts as timed out.
     pub fn drop_out(&mut self, device: &DeviceKey) {
         if let Some(place) = self.places.get_mut(device)
-            && matches!(place.progress, Progress::Working { .. })
+            && let Progress::Working { until } = place.progress
         {
             place.progress = Progress::Expired;
-            self.working -= 1;
+            self.at_work.ends(*device, until);
             self.dropped += 1;
         }
     }
@@ -410,20 +410,20 @@ impl Desk {
         let over = self.over;
         let Some(place) = self.places.get_mut(device) else { return Ok(Taken::Late) };
         place.touch();
-        match place.progress {
+        let until = match place.progress {
             Progress::Arrived | Progress::Merged => return Ok(Taken::Known),
-            Progress::Working { until } if !over && now <= until => {}
+            Progress::Working { until } if !over && now <= until => until,
             Progress::Working { .. } | Progress::Late | Progress::Expired => {
                 if over {
                     self.comes_late(device, now);
                 }
                 return Ok(Taken::Late);
             }
-        }
+        };
         let Some(sum) = &mut self.sum else { return Ok(Taken::Late) };
         sum.add(report)?;
         place.progress = Progress::Arrived;
-        self.working -= 1;
+        self.at_work.reports(*device, until, now);
         self.reports += 1;
         self.fresh.push(*device);
         self.close_if_full();
@@ -458,7 +458,8 @@ impl Desk {
         }
     }
 
-    /// Time passes: devices that are too late time out, and an attempt without progress is given up.
+    /// Time passes: devices that are too late time out, those that are silent for too long are not counted on, and an attempt without
+    /// progress is given up.
     pub fn tick(&mut self, now: u64) {
         if self.over {
             return;
@@ -466,25 +467,13 @@ impl Desk {
         if matches!(self.opening.aggregation, Aggregation::Secure(_)) {
             return self.tick_secure(now);
         }
-        self.expire(now);
+        while let Some(device) = self.at_work.expires(now) {
+            self.drop_out(&device);
+        }
+        self.at_work.passes(now);
         let given_up = |(first, _)| now > first + WINDOWS * self.opening.windows.report_ms;
         if self.assigned_at.is_some_and(given_up) {
             self.fail(FailureReason::BelowGoal);
-        }
-    }
-
-    /// Whose time is over has dropped out.
-    fn expire(&mut self, now: u64) {
-        while let Some(Reverse((until, device))) =
-            self.deadlines.peek().copied().filter(|Reverse((until, _))| now > *until)
-        {
-            self.deadlines.pop();
-            let Some(place) = self.places.get_mut(&device) else { continue };
-            if place.progress == (Progress::Working { until }) {
-                place.progress = Progress::Expired;
-                self.working -= 1;
-                self.dropped += 1;
-            }
         }
     }
 
@@ -565,11 +554,12 @@ impl Desk {
         }
     }
 
-    /// The tickets of devices that are still at work, and until when. None in secure aggregation, where every outcome is known.
-    pub fn at_work(&self) -> impl Iterator<Item = (Ticket, u64)> + '_ {
+    /// The tickets of devices that are still at work, until when, and whether they have been silent for too long. None in secure
+    /// aggregation, where every outcome is known.
+    pub fn at_work(&self) -> impl Iterator<Item = (Ticket, u64, bool)> + '_ {
         let plain = matches!(self.opening.aggregation, Aggregation::Plain(_));
         self.places.values().filter_map(move |place| match place.progress {
-            Progress::Working { until } if plain => Some((place.ticket, until)),
+            Progress::Working { until } if plain => Some((place.ticket, until, self.at_work.is_silent(until))),
             _ => None,
         })
     }

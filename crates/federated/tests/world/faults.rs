@@ -78,6 +78,8 @@ pub(crate) struct Faults {
     pub(crate) evaluations: bool,
     /// Whether somebody writes into the store, after each crash, that nobody's report is in the sum.
     pub(crate) list_emptied: bool,
+    /// How long devices have for their reports, in seconds.
+    pub(crate) report_s: u64,
 }
 
 impl Faults {
@@ -103,6 +105,7 @@ impl Faults {
             real: 0.0,
             evaluations: false,
             list_emptied: false,
+            report_s: 30,
         }
     }
 
@@ -170,13 +173,13 @@ impl Faults {
             real: real(seed),
             evaluations: chance.is(0.3),
             list_emptied: false,
+            report_s: 90,
         }
     }
 
     /// The settings of the task.
     pub(crate) fn settings(&self) -> String {
-        let Self { rounds, devices, goal, min_separation, max_participations, .. } = self;
-        let report_s = if self.sums == Sums::Secure { 90 } else { 30 };
+        let Self { rounds, devices, goal, min_separation, max_participations, report_s, .. } = self;
         let adversary = if self.semi_malicious { "semi-malicious" } else { "curious" };
         let (aggregation, answer_s, secagg) = match self.sums {
             Sums::Plain => ("plain", 10, String::new()),

@@ -502,6 +502,8 @@ impl Driver for InWorld {
     }
 }
 
+/// The time at which a schedule begins.
+const BEGINS: u64 = 1_000_000;
 /// The bytes of the key of pseudonyms.
 const PSEUDONYMS: [u8; 32] = [5; 32];
 
@@ -552,7 +554,7 @@ impl Story {
             .collect();
         let world = World {
             chance,
-            now: 1_000_000,
+            now: BEGINS,
             queue: Queue::new(),
             events: Vec::new(),
             devices,
@@ -581,7 +583,7 @@ impl Story {
                 let after = world.chance.below(3_000);
                 world.wake(device, after);
             }
-            world.at(1_000_000, Event::Tick);
+            world.at(BEGINS, Event::Tick);
         }
         let mut applied = Applied::default();
         loop {
@@ -601,7 +603,7 @@ impl Story {
         }
         fuse.mend();
         let mut world = Rc::try_unwrap(world).ok().unwrap().into_inner();
-        world.story.now = world.now;
+        world.story.took_ms = world.now - BEGINS;
         world.story.topped_up = world.assigned_at.values().map(|times| times.len() > 12).collect();
         world.story.released = applied.rounds.len() as u64;
         world.story.evaluated = applied.evaluations.len() as u64;

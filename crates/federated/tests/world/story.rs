@@ -25,7 +25,8 @@ pub(crate) struct Story {
     /// Of each round: whether devices were asked more than once.
     pub(crate) topped_up: Vec<bool>,
     pub(super) events: u64,
-    pub(super) now: u64,
+    /// How long it all took, by the clock of the world.
+    pub(crate) took_ms: u64,
 }
 
 impl Story {

@@ -361,4 +361,57 @@ mod tests {
         coordinator.tick(902).unwrap();
         assert_eq!(coordinator.tasks[&TASK].over, seen, "it was slow");
     }
+
+    /// The tickets of those who are given the task in a flush, by their requests.
+    fn given(coordinator: &mut Coordinator) -> Vec<(u64, Ticket)> {
+        let answers = coordinator.flush().unwrap();
+        let ticket = |answer: Answer| match answer.says {
+            Some(Says::Assignment(assignment)) => Ticket(assignment.ticket.try_into().unwrap()),
+            other => panic!("{other:?}"),
+        };
+        answers.into_iter().map(|(request, answer)| (request, ticket(answer))).collect()
+    }
+
+    /// A round that asked for exactly its goal waited ten minutes for those of its own who had dropped out.
+    #[test]
+    fn where_somebody_is_silent_for_long_another_one_is_asked_and_both_reports_are_taken() {
+        let store = Arc::new(MemoryStore::new([7; 32]));
+        let devices = [1, 2, 3, 4, 5, 6].map(|byte| DeviceKey([byte; 32]));
+        store.commit(&devices.map(|device| Write::Enrol { device, day: 1 })).unwrap();
+        let mut coordinator = started(store, None);
+        coordinator.tasks.get_mut(&TASK).unwrap().over.saw(100, 0);
+        let windows = Windows { report_ms: 600_000, ..opening().windows };
+        coordinator.open(Opening { goal: 4, windows, ..opening() }, 0).unwrap();
+        for (request, device) in (1..).zip(devices) {
+            coordinator.said(request, device, &CHECK_IN, 0).unwrap();
+        }
+        let first = given(&mut coordinator);
+        assert_eq!(first.len(), 4, "nobody has dropped out until now: exactly the goal is asked");
+        first[..2].iter().for_each(|(_, ticket)| assert_eq!(reports(&mut coordinator, ticket, 1_000), None));
+        coordinator.tick(3_000).unwrap();
+        assert_eq!(given(&mut coordinator), []);
+        coordinator.tick(3_001).unwrap();
+        let second = given(&mut coordinator);
+        assert_eq!(second.iter().map(|(request, _)| *request).collect::<Vec<_>>(), [5, 6], "in place of two");
+        assert_eq!(reports(&mut coordinator, &first[2].1, 3_500), None, "it was slow, and is in the sum");
+        assert_eq!(reports(&mut coordinator, &second[0].1, 4_000), None);
+        assert!(coordinator.has_closed(&TASK), "ten minutes early");
+        // Each of the two who have not reported counts once: as missing, then as what becomes of it.
+        coordinator.settle(&AT, &BTreeSet::new(), 4_000).unwrap();
+        let mut seen = OverSelection::default();
+        seen.saw(100, 0);
+        seen.fade();
+        seen.saw(4, 0);
+        for (now, missing) in [(4_000, 0), (4_001, 1), (12_000, 1), (12_001, 2)] {
+            coordinator.tick(now).unwrap();
+            seen.misses(missing);
+            assert_eq!(coordinator.tasks[&TASK].over, seen, "at {now}");
+        }
+        assert_eq!(reports(&mut coordinator, &first[3].1, 13_000), Some(Reason::Late.into()));
+        seen.saw(1, 0);
+        coordinator.tick(603_002).unwrap();
+        seen.saw(0, 1);
+        seen.misses(0);
+        assert_eq!(coordinator.tasks[&TASK].over, seen);
+    }
 }
