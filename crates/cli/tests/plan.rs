@@ -251,9 +251,10 @@ fn a_plan_says_what_devices_rehearse() {
         String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let rehearsal = said("finetune={ kind = \"rehearsal\", lambda = 0.25 }");
-    let words = "Of what a device reads, 25 % is what its user typed, and the rest is general text: 20,000 tokens,";
+    let words = "25 % of what a device trains on is its user's text, and the rest is general text. The task brings 20,000 tokens";
     assert!(rehearsal.contains(words) && rehearsal.contains("starts from random parameters"), "{rehearsal}");
     let soft = said("finetune={ kind = \"without-forgetting\", lambda = 0.5 }");
-    assert!(soft.contains("Of each label, 50 % is what the user typed"), "{soft}");
-    assert!(!said("rounds=20").contains("Of "), "plain training has nothing to say");
+    assert!(soft.contains("Labels are soft: 50 % of each is the word that the user typed"), "{soft}");
+    let plain = said("rounds=20");
+    assert!(!plain.contains("rehearse") && !plain.contains("soft"), "plain training has nothing to say: {plain}");
 }

@@ -545,7 +545,7 @@ fn a_checkpoint_that_was_changed_is_not_used() {
         ("another ledger", |rest| rest["run"] = "00".repeat(32).into()),
         ("kernels", |rest| rest["kernels"] = "others".into()),
         ("its counters", |rest| rest["round"] = 5.into()),
-        ("its clip", |rest| rest["clip"] = Value::Null),
+        ("its kind of clipping", |rest| rest["clip"] = Value::Null),
         ("another round", |rest| rest["mechanism"]["rounds"] = 3.into()),
         ("it has no noise, but the plan has", |rest| rest["mechanism"] = Value::Null),
         ("unknown field", |rest| rest["more"] = 1.into()),
