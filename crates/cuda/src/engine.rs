@@ -20,7 +20,7 @@ use device::{
     upload::Rests,
 };
 use federated::{
-    engine::{Engine, EngineError, EngineKind, Hardware, Means, Summed, Users, drawn},
+    engine::{Engine, EngineError, EngineKind, Hardware, Means, Precision, Summed, Users, drawn},
     plan::Plan,
     population::Population,
     workers::Pool,
@@ -61,6 +61,7 @@ const LANES: usize = 2;
 pub const CUDA: EngineKind = EngineKind {
     name: NAME,
     about: "an NVIDIA GPU, hundreds of users at a time",
+    precisions: &Precision::ALL,
     make: |local, learner, means| Ok(Box::new(CardEngine::new(local, learner, means)?)),
     measurer: |learner, _| Ok(Box::new(CardMeasurer::new(learner)?)),
     central: |central, means| Ok(Box::new(CardTrainer::new(central, means)?)),

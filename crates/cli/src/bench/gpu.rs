@@ -51,7 +51,7 @@ pub(crate) fn run(args: &GpuArgs) -> anyhow::Result<()> {
         vocabulary: args.vocabulary,
         users: args.users,
         rounds: args.rounds,
-        precision: engines::named(Some(cuda::CUDA.name))?.precision(Some(&args.precision))?,
+        precision: engines::precision(cuda::CUDA, Some(&args.precision))?,
         threads: threads::chosen(args.threads),
         tokens: args.tokens,
         batch: args.batch,

@@ -6,7 +6,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use corpus::origin;
-use federated::engine::{EngineOptions, Means};
+use federated::engine::{EngineKind, EngineOptions, Means};
 use lm::{
     tokenizer::Tokenizer,
     vocabulary::{Counts, Vocabulary},
@@ -15,7 +15,7 @@ use pretraining::{Ended, ModelChoice, Run, Task, checkpoint::Epoch, schedule::Sc
 
 use self::watch::Watch;
 use crate::{
-    engines::{self, Listed},
+    engines,
     failure::{BadInput, Interrupted},
     interrupt, kernels, model_folder,
 };
@@ -106,23 +106,23 @@ struct ScheduleArgs {
     /// Seed of the initial parameters and of dropout.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Clip the gradient of each batch to this L2 norm, so that one bad batch does not destroy the model; 0 turns clipping off
-    /// [default: 1; 0 with --engine cuda]
-    #[arg(long, value_name = "NORM")]
-    clip_gradients: Option<f32>,
+    /// Clip the gradient of each batch to this L2 norm, so that one bad batch does not destroy the model; 0 turns clipping off. Gradients of
+    /// models that learn are mostly shorter than 1
+    #[arg(long, value_name = "NORM", default_value_t = 1.0)]
+    clip_gradients: f32,
 }
 
 impl ScheduleArgs {
-    fn schedule(&self, usual_clip: f32) -> Schedule {
+    fn schedule(&self) -> Schedule {
         let Self { epochs, batch, unroll, learning_rate, decay_after, decay, seed, clip_gradients } = *self;
-        let clip_gradients = Some(clip_gradients.unwrap_or(usual_clip)).filter(|clip| *clip != 0.0);
+        let clip_gradients = Some(clip_gradients).filter(|clip| *clip != 0.0);
         Schedule { epochs, batch, unroll, learning_rate, decay_after, decay, seed, clip_gradients }
     }
 }
 
 pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
     let engine = engines::named(args.engine.as_deref())?;
-    let (means, schedule) = (means(args, engine)?, args.schedule.schedule(engine.clips_gradients_at));
+    let (means, schedule) = (means(args, engine)?, args.schedule.schedule());
     schedule.check()?;
     let task = task(args)?;
     let begin = if args.resume { Run::resume } else { Run::begin };
@@ -155,10 +155,10 @@ pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
 }
 
 /// With what is trained.
-fn means(args: &PretrainArgs, engine: Listed) -> anyhow::Result<Means> {
-    let precision = engine.precision(args.precision.as_deref())?;
+fn means(args: &PretrainArgs, engine: EngineKind) -> anyhow::Result<Means> {
+    let precision = engines::precision(engine, args.precision.as_deref())?;
     let options = EngineOptions { precision, ..EngineOptions::default() };
-    Ok(Means { engine: engine.kind, options, ..Means::threads(kernels::chosen()?, 1) })
+    Ok(Means { engine, options, ..Means::threads(kernels::chosen()?, 1) })
 }
 
 /// The model and the text to train.

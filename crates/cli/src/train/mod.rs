@@ -131,9 +131,9 @@ impl MachineArgs {
     pub(crate) fn means(&self) -> anyhow::Result<Means> {
         let threads = threads::chosen(self.threads);
         let engine = engines::named(self.engine.as_deref())?;
-        let precision = engine.precision(self.precision.as_deref())?;
+        let precision = engines::precision(engine, self.precision.as_deref())?;
         let options = EngineOptions { precision, chunk: None, check_encodings: self.check_encodings };
-        Ok(Means { engine: engine.kind, options, ..Means::threads(kernels::chosen()?, threads) })
+        Ok(Means { engine, options, ..Means::threads(kernels::chosen()?, threads) })
     }
 }
 

@@ -255,6 +255,8 @@ pub struct EngineKind {
     pub name: &'static str,
     /// A description for help texts.
     pub about: &'static str,
+    /// What its products can be computed in; the first is taken by default.
+    pub precisions: &'static [Precision],
     /// Makes it.
     pub make: Make,
     /// Makes who measures models.
@@ -277,6 +279,7 @@ impl fmt::Debug for EngineKind {
 pub const THREADS: EngineKind = EngineKind {
     name: "threads",
     about: "the threads of this process",
+    precisions: &[Precision::F32],
     make: |local, learner, means| Ok(Box::new(Threads::new(learner, local, means.kernels, means.threads)?)),
     measurer: |learner, means| Ok(Box::new(OnThreads::new(learner, means.kernels, means.threads))),
     central: |central, means| Ok(Box::new(OnThread::new(central, means)?)),
