@@ -161,6 +161,30 @@ fn encoding_is_close_and_unbiased() {
     }
 }
 
+/// What [`Encoding::grid_rule`] says to engines that round elsewhere.
+#[test]
+fn what_rounding_to_nearest_takes_beyond_the_bound_is_rounded_towards_zero() {
+    for (grid_bits, dimension) in [(8, 870), (12, 980), (18, 1000)] {
+        let plan = VectorPlan { rounding: Rounding::Nearest, ..VectorPlan::of_update(dimension, grid_bits) };
+        let encoding = Encoding::new(plan, clip(1.0), None, Adjacency::AddOrRemove).unwrap();
+        let rule = encoding.grid_rule().unwrap();
+        assert!(rule.truncates && !rule.stochastic);
+        // Every coordinate lies 0.4 below an integer, and the norm a little below the clip norm.
+        let norm = f64::from(1 << grid_bits);
+        let steps = (norm / (dimension as f64).sqrt()).floor() + 0.6;
+        let update = Update::new(vec![(steps / norm) as f32; dimension]);
+        let clipping = Clipping::new(ClipRule::Flat(clip(1.0)), ClipBit::None).unwrap();
+        let clipped = update.clip(&clipping, Contribution::default()).unwrap();
+        assert!((dimension as f64) * steps.ceil().powi(2) > rule.norm_squared as f64, "{grid_bits}: nothing to cut");
+        let encoded = clipped.encode(&encoding, &mut words(1)).unwrap();
+        assert_eq!(encoded.values(), vec![steps.floor() as i32; dimension], "{grid_bits}");
+    }
+    // Here rounding to floats alone may take a vector beyond the bound.
+    let plan = VectorPlan { rounding: Rounding::Nearest, ..VectorPlan::of_update(1000, 24) };
+    assert!(!Encoding::new(plan, clip(1.0), None, Adjacency::AddOrRemove).unwrap().grid_rule().unwrap().truncates);
+    assert!(!full_encoding(1000, None).grid_rule().is_some_and(|rule| rule.truncates), "stochastic");
+}
+
 /// Source: an independent evaluation of Xu et al. 2023, section 2.4 (C, d, s, alpha, C_inflated).
 #[test]
 fn the_inflation_is_that_of_xu_et_al() {

@@ -275,6 +275,10 @@ pub struct GridRule {
     pub largest: u32,
     /// The largest squared norm of all of them.
     pub norm_squared: u64,
+    /// Whether a vector that rounding to nearest takes beyond these bounds is rounded towards zero, coordinate by coordinate, and
+    /// nothing else. So it is where a scaled vector within the clip norm keeps the bound with room to spare; otherwise it may be shrunk
+    /// first.
+    pub truncates: bool,
 }
 
 /// Which encoding a vector belongs to; vectors of different ones are never added.
@@ -402,8 +406,12 @@ impl Encoding {
     #[must_use]
     pub fn grid_rule(&self) -> Option<GridRule> {
         let update = self.layout.segments[0];
+        // Clipped and scaled coordinates are rounded to floats twice: their norm grows by less than 2^-22.
+        let longest = grid_norm(self.plan.grid_bits).powi(2) * (1.0 + 2.0f64.powi(-21));
+        let stochastic = self.plan.rounding != Rounding::Nearest;
         let rule = GridRule {
-            stochastic: self.plan.rounding != Rounding::Nearest,
+            stochastic,
+            truncates: !stochastic && longest <= update.norm_squared as f64,
             limit: rotation::linf_limit(u64::from(update.largest)),
             largest: update.largest,
             norm_squared: update.norm_squared,
