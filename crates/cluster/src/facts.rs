@@ -32,7 +32,7 @@ pub(crate) enum Different {
     Program,
     /// Another engine, precision or chunk, or other instructions.
     #[error(
-        "computes with {own}, but rank 0 with {theirs}, and their results differ in the last digits; give every rank the same --engine and --precision and the same kind of GPU, or set KEYHUSH_KERNELS to instructions that all machines have (`mpirun -x KEYHUSH_KERNELS=...`)"
+        "computes with {own}, but rank 0 with {theirs}, and their results differ in the last digits; give every rank the same --engine and --precision and a GPU of the same kind with as much free memory, or set KEYHUSH_KERNELS to instructions that all machines have (`mpirun -x KEYHUSH_KERNELS=...`)"
     )]
     Arithmetic { own: String, theirs: String },
     /// Another task.

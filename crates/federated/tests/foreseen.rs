@@ -112,6 +112,12 @@ fn a_run_goes_on_with_the_chunk_that_it_began_with() {
     let (plan, opened) = plan(&[]);
     let asked = Means { engine: CHUNKED, options: EngineOptions::default(), ..means() }.for_plan(&plan).unwrap();
     assert_eq!(asked.options.chunk, NonZeroUsize::new(20), "a whole cohort");
+    let shared = Means { engine: CHUNKED, processes: 3, ..means() }.for_plan(&plan).unwrap();
+    assert_eq!(
+        shared.options.chunk,
+        NonZeroUsize::new(7),
+        "a third of one: ranks that held it all would take as long as one"
+    );
     let fitted = asked.settled_by(&Chunked(7));
     let mut run = Run::begin(RunFolder::at(&path), &plan, &opened, fitted).unwrap();
     _ = step(&mut run, &plan, &opened, &path, &mut Chunked(7)).unwrap();

@@ -63,7 +63,7 @@ impl<'a> Run<'a> {
         let progress = Progress {
             schedule: schedule.clone(),
             text: task.train.fingerprint(),
-            kernels: means.arithmetic(),
+            kernels: String::new(),
             epochs: Vec::new(),
             part: Part::default(),
         };
@@ -84,22 +84,24 @@ impl<'a> Run<'a> {
     pub fn resume(task: &'a Task, schedule: &Schedule, out: &Path, means: Means) -> Result<Self, PretrainError> {
         let mut checkpoint = Checkpoint::read(out)?;
         refuse_other(task, schedule, &checkpoint)?;
-        let now = means.arithmetic();
-        let begun = std::mem::replace(&mut checkpoint.progress.kernels, now.clone());
+        let begun = checkpoint.progress.kernels.clone();
         checkpoint.progress.schedule = schedule.clone();
         let mut run = Self::at(task, checkpoint, out, means)?;
-        run.note = (begun != now).then(|| {
+        let now = &run.checkpoint.progress.kernels;
+        run.note = (begun != *now).then(|| {
             format!("the run was begun with {begun} arithmetic and continues with {now}; the model will not be bit-identical")
         });
         Ok(run)
     }
 
-    fn at(task: &'a Task, checkpoint: Checkpoint, out: &Path, means: Means) -> Result<Self, PretrainError> {
+    /// The run of a checkpoint, by the arithmetic of these means.
+    fn at(task: &'a Task, mut checkpoint: Checkpoint, out: &Path, means: Means) -> Result<Self, PretrainError> {
         let Schedule { batch, unroll, seed, clip_gradients, .. } = checkpoint.progress.schedule;
         let mut trainer = trainer(Central { config: &task.config, rows: batch, unroll, seed }, means)?;
         if let Some(most) = clip_gradients {
             trainer = clipped(trainer, most, checkpoint.values.len())?;
         }
+        checkpoint.progress.kernels = Means { hardware: trainer.hardware(), ..means }.arithmetic();
         trainer.load(&checkpoint.values)?;
         match &checkpoint.carried {
             Some(carried) if carried.len() != trainer.state_len() => {

@@ -168,8 +168,8 @@ struct Task {
 }
 
 impl Task {
-    fn new(args: &TrainArgs) -> anyhow::Result<Self> {
-        let means = args.machine.means()?;
+    fn new(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<Self> {
+        let means = Means { processes: ranks::size(ranks), ..args.machine.means()? };
         let (config, document, folder) = match args.resume.as_ref().or(args.end.as_ref()) {
             Some(folder) => (run::settings(&RunFolder::at(folder)).map_err(refused)?, None, folder.clone()),
             None => {
@@ -246,7 +246,7 @@ fn from_anywhere(mut config: Config) -> Config {
 /// The process that runs the loop.
 fn lead(args: &TrainArgs, ranks: Option<&Ranks>) -> anyhow::Result<()> {
     let track = track::address(args.track.as_deref())?;
-    let mut task = Task::new(args)?;
+    let mut task = Task::new(args, ranks)?;
     if ranks.is_some() {
         task.check_together()?;
     }
@@ -353,7 +353,7 @@ fn part_of_a_sweep(folder: &Path) -> BadInput {
 
 /// The other processes, if there are any.
 fn follow(args: &TrainArgs, ranks: &Ranks) -> anyhow::Result<()> {
-    let task = Task::new(args)?;
+    let task = Task::new(args, Some(ranks))?;
     task.check_together()?;
     let population = task.opened.population(task.plan.ledger.unit).map_err(refused)?;
     let mut own = task.engine()?;

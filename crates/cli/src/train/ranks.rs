@@ -36,6 +36,14 @@ pub(super) fn leads(ranks: Option<&Ranks>) -> bool {
     return ranks.is_none();
 }
 
+/// How many processes share the users of a round.
+pub(super) fn size(ranks: Option<&Ranks>) -> usize {
+    #[cfg(feature = "mpi")]
+    return ranks.map_or(1, Ranks::size);
+    #[cfg(not(feature = "mpi"))]
+    return ranks.map_or(1, |never| match *never {});
+}
+
 /// The engine of all processes, around that of this one.
 #[allow(clippy::unnecessary_wraps, reason = "joining other processes can fail")]
 pub(super) fn lead<'a>(

@@ -6,7 +6,7 @@
 
 use lm::model::{batch::Batch, config::ModelConfig, dropout::MaskDrawer, fast, reference::Masks};
 
-use super::{EngineError, Means};
+use super::{EngineError, Hardware, Means};
 
 /// The task of central training: model and batch shape.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +25,11 @@ pub struct Central<'a> {
 pub trait CentralTrainer {
     /// How many batches are best given at a time.
     fn at_a_time(&self) -> usize;
+
+    /// What it computes on, where results depend on it.
+    fn hardware(&self) -> Option<Hardware> {
+        None
+    }
 
     /// Takes these parameters, and forgets what was read.
     ///
@@ -146,6 +151,10 @@ impl Clipped {
 impl CentralTrainer for Clipped {
     fn at_a_time(&self) -> usize {
         1
+    }
+
+    fn hardware(&self) -> Option<Hardware> {
+        self.trainer.hardware()
     }
 
     fn load(&mut self, parameters: &[f32]) -> Result<(), EngineError> {

@@ -348,6 +348,8 @@ pub struct Means {
     pub kernels: KernelPath,
     /// Threads, for training and evaluation.
     pub threads: usize,
+    /// Processes that share the users of a round.
+    pub processes: usize,
     /// The engine.
     pub engine: EngineKind,
     /// And how.
@@ -360,11 +362,11 @@ impl Means {
     /// So many threads, which also train.
     #[must_use]
     pub fn threads(kernels: KernelPath, threads: usize) -> Self {
-        Self { kernels, threads, engine: THREADS, options: EngineOptions::default(), hardware: None }
+        Self { kernels, threads, processes: 1, engine: THREADS, options: EngineOptions::default(), hardware: None }
     }
 
-    /// The same for a plan, as far as nothing else was said: an engine that trains users together holds a whole cohort if it can, and
-    /// where a sum must be known to be made of checked vectors (the clipped denominator), every vector is checked here.
+    /// The same for a plan, as far as nothing else was said: an engine that trains users together holds a whole cohort if it can,
+    /// or its share of it, and where a sum must be known to be made of checked vectors (the clipped denominator), every vector is checked here.
     ///
     /// # Errors
     /// When the engine cannot carry out the plan.
@@ -373,7 +375,7 @@ impl Means {
             return Err(EngineError::Unavailable { engine: self.engine.name, problem });
         }
         let cohort = plan.phases().iter().map(foreseen_users).max().unwrap_or(0);
-        self.options.chunk = self.options.chunk.or(NonZeroUsize::new(cohort));
+        self.options.chunk = self.options.chunk.or(NonZeroUsize::new(cohort.div_ceil(self.processes.max(1))));
         self.options.check_encodings |= plan.phases().iter().any(|phase| phase.divides_by_weight());
         Ok(self)
     }
