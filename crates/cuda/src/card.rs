@@ -42,6 +42,15 @@ use crate::error::CudaError;
 const PIECE: usize = 1 << 15;
 /// The oldest architecture that kernels are written for.
 const LEAST: i32 = 80;
+/// Where launchers say which process of its machine this is: Open MPI, MPICH and Intel MPI, MVAPICH, PALS, Flux, Slurm.
+const LOCAL_RANKS: [&str; 6] = [
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "PALS_LOCAL_RANKID",
+    "FLUX_TASK_LOCAL_ID",
+    "SLURM_LOCALID",
+];
 /// Bytes that products may use beside their operands.
 const WORKSPACE: usize = 64 << 20;
 
@@ -81,6 +90,8 @@ pub(crate) struct Card {
     blas: Products,
     /// Where cuBLAS keeps parts of products.
     workspace: CudaSlice<u8>,
+    /// Whether the card reads the host's memory by itself, as on Grace Hopper: then what is sent up is there until the card has read it.
+    reads_pageable: bool,
 }
 
 /// Memory of the card.
@@ -219,7 +230,11 @@ impl Drop for Recording<'_> {
 }
 
 fn failed(what: &'static str) -> impl Fn(cudarc::driver::DriverError) -> CudaError {
-    move |problem| CudaError::Call { what, problem: problem.to_string() }
+    move |problem| match problem.0 {
+        sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => CudaError::Full,
+        sys::CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => CudaError::Newer,
+        _ => CudaError::Call { what, problem: problem.to_string() },
+    }
 }
 
 fn no_product(problem: cublas::result::CublasError) -> CudaError {
@@ -238,9 +253,9 @@ pub(crate) fn is_there() -> bool {
     driver && !has_none(CudaContext::device_count().map_err(|problem| problem.0))
 }
 
-/// Whether the driver says that there is no card. Anything else that is wrong is wrong with a card.
+/// Whether the driver says that there is no card, or is only what programs are linked with. Anything else that is wrong is wrong with a card.
 fn has_none(count: Result<i32, sys::CUresult>) -> bool {
-    matches!(count, Ok(0) | Err(sys::CUresult::CUDA_ERROR_NO_DEVICE))
+    matches!(count, Ok(0) | Err(sys::CUresult::CUDA_ERROR_NO_DEVICE | sys::CUresult::CUDA_ERROR_STUB_LIBRARY))
 }
 
 /// Whether the libraries are there; loading what is missing would panic.
@@ -334,7 +349,9 @@ impl Card {
         let stream = context.new_stream().map_err(failed("making a stream"))?;
         let blas = Products::on(&stream)?;
         let workspace = stream.alloc_zeros::<u8>(WORKSPACE).map_err(failed("taking memory"))?;
-        let card = Self { context, stream, blas, workspace };
+        let pageable = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS;
+        let reads_pageable = context.attribute(pageable).map_err(failed("asking the card what it reads"))? != 0;
+        let card = Self { context, stream, blas, workspace, reads_pageable };
         let at = card.workspace.device_ptr(&card.stream).0;
         // SAFETY: the workspace lives as long as the handle.
         unsafe { cublas::sys::cublasSetWorkspace_v2(*card.blas.handle(), at as *mut _, WORKSPACE) }
@@ -347,23 +364,29 @@ impl Card {
     /// Opens the card of this process: several processes of one machine take a card each.
     pub(crate) fn of_this_process() -> Result<Self, CudaError> {
         let of = |name: &str| std::env::var(name).ok()?.parse().ok();
-        let rank = of("OMPI_COMM_WORLD_LOCAL_RANK").or_else(|| of("MPI_LOCALRANKID")).or_else(|| of("SLURM_LOCALID"));
-        Self::open(rank.unwrap_or(0))
+        Self::open(LOCAL_RANKS.iter().find_map(|name| of(name)).unwrap_or(0))
     }
 
     /// What kernels are compiled for, such as `compute_90`: this card's architecture, or the newest that the compiler knows where the card is
     /// newer. The driver makes code of any later card from it.
     pub(crate) fn architecture(&self) -> Result<String, CudaError> {
         let (major, minor) = self.capability()?;
-        match target(10 * major + minor, &known_architectures()?) {
-            Some(number) => Ok(format!("compute_{number}")),
-            None => Err(CudaError::Unavailable(format!(
-                "{} has compute capability {major}.{minor}, but at least {}.{} is needed",
-                self.name()?,
-                LEAST / 10,
-                LEAST % 10
-            ))),
+        let own = 10 * major + minor;
+        if let Some(number) = target(own, &known_architectures()?) {
+            return Ok(format!("compute_{number}"));
         }
+        let name = self.name()?;
+        let problem = if own < LEAST {
+            let (need, needed) = (LEAST / 10, LEAST % 10);
+            format!(
+                "{name} has compute capability {major}.{minor}, but at least {need}.{needed} is needed; use --engine threads"
+            )
+        } else {
+            format!(
+                "the CUDA compiler library (libnvrtc) no longer supports {name} (compute capability {major}.{minor}); install an older CUDA, or use --engine threads"
+            )
+        };
+        Err(CudaError::Unavailable(problem))
     }
 
     /// What the last bits of products depend on.
@@ -467,7 +490,8 @@ impl Card {
         start: usize,
     ) -> Result<(), CudaError> {
         let mut to = to.slice.slice_mut(start..start + values.len());
-        self.stream.memcpy_htod(values, &mut to).map_err(failed("sending data to the card"))
+        self.stream.memcpy_htod(values, &mut to).map_err(failed("sending data to the card"))?;
+        if self.reads_pageable { self.wait() } else { Ok(()) }
     }
 
     /// Brings values down and waits for them; the memory may be longer.
@@ -635,6 +659,7 @@ mod tests {
     #[test]
     fn only_a_driver_that_counts_no_cards_has_none() {
         assert!(has_none(Ok(0)) && has_none(Err(CUresult::CUDA_ERROR_NO_DEVICE)));
+        assert!(has_none(Err(CUresult::CUDA_ERROR_STUB_LIBRARY)), "of machines where programs are built");
         assert!(!has_none(Ok(1)));
         let broken = [
             CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,

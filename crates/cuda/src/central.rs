@@ -35,6 +35,7 @@ pub struct CardTrainer {
     weights: Vec<f32>,
     reading: Reading,
     bound: Option<Bound>,
+    hardware: Hardware,
     card: Card,
 }
 
@@ -77,7 +78,7 @@ impl CardTrainer {
         let (needed, free) =
             (Network::bytes(&shape, &placement, &local, means.options.precision) as u64, card.free()? as u64);
         if needed > free {
-            return Err(CudaError::Memory { free_mib: free >> 20, needed_mib: needed >> 20, users: 1 });
+            return Err(CudaError::Memory { usable_mib: free >> 20, needed_mib: needed >> 20 });
         }
         let weights = vec![0.0; placement.length];
         let architecture = card.architecture()?;
@@ -92,6 +93,7 @@ impl CardTrainer {
             weights,
             reading: Reading::Begins,
             bound: None,
+            hardware: card.hardware()?,
             card,
         })
     }
@@ -174,7 +176,9 @@ impl CardTrainer {
     fn check(&self, batches: &[Batch<'_>], work: Work) -> Result<(), CudaError> {
         let Shape { rows, unroll, vocabulary, .. } = *self.network.shape();
         let refused = |problem: &str| Err(CudaError::Refused(problem.to_owned()));
-        let known = |id: &u32| *id == Batch::NONE || (*id as usize) < vocabulary;
+        // Beyond the table lie other weights, and an input that is none would be read, and moved, before it.
+        let known = |id: &u32| (*id as usize) < vocabulary;
+        let targets = |batch: &Batch<'_>| batch.targets.iter().all(|id| *id == Batch::NONE || known(id));
         let learns = matches!(work, Work::Learn { .. });
         if self.reading == Reading::Over || batches.iter().skip(1).any(|_| batches[0].steps() < unroll) {
             return refused("a batch that is shorter than the others ends a reading, and nothing was forgotten since");
@@ -185,8 +189,11 @@ impl CardTrainer {
         if learns && batches.iter().any(|batch| batch.rows != rows) {
             return refused("a batch that is learned has all of its sequences");
         }
-        if batches.iter().any(|batch| !batch.inputs.iter().chain(batch.targets).all(known)) {
+        if batches.iter().any(|batch| !batch.inputs.iter().all(known) || !targets(batch)) {
             return refused("the batch names an entry that the vocabulary does not have");
+        }
+        if batches.iter().any(|batch| !batch.context.is_empty()) {
+            return refused("public text has no features of users");
         }
         Ok(())
     }
@@ -248,6 +255,10 @@ impl CentralTrainer for CardTrainer {
 
     fn at_a_time(&self) -> usize {
         AT_A_TIME
+    }
+
+    fn hardware(&self) -> Option<Hardware> {
+        Some(self.hardware)
     }
 
     fn load(&mut self, parameters: &[f32]) -> Result<(), EngineError> {

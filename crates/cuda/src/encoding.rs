@@ -1,8 +1,9 @@
 //! Encodes trained weights on the card: clip, round, check, and add up integers.
 //!
 //! The arithmetic is that of `privacy::stages` and `privacy::encoding`, coordinate by coordinate; only the order in which squares are
-//! added up is another, which the bound on the norm allows for. Stochastic rounding draws the words of each user's own stream. A user
-//! whose integers keep every bound, checked exactly, is accepted and added to the sum; the few others are left to the host.
+//! added up is another, which the bound on the norm allows for. Stochastic rounding draws the words of each user's own stream; what
+//! rounding to nearest takes beyond the bound is rounded towards zero. A user whose integers keep every bound, checked exactly, is
+//! accepted and added to the sum; the few others are left to the host.
 
 use privacy::{
     encoding::{Encoding, GridRule},
@@ -25,6 +26,8 @@ const TILE: usize = 4096;
 /// How often stochastic rounding is drawn on the card before it is left to the host, which draws on. Of users at the clip norm three in
 /// ten are drawn again each time, so the host, which takes as long for one as the card for all, sees one in a million.
 const ATTEMPTS: u32 = 12;
+/// To the nearest, and then towards zero.
+const ATTEMPTS_TO_NEAREST: u32 = 2;
 /// After so many attempts few users are left, and fewer threads do: most would only find that there is nothing to do.
 const ATTEMPTS_OF_MANY: u32 = 3;
 /// How many blocks a thread then has one after the other.
@@ -151,6 +154,8 @@ pub(crate) struct Encoder {
     projected: Memory<i32>,
     sum: Memory<i64>,
     difference: Memory<f32>,
+    /// Attempts at most; none leave everybody to the host.
+    attempts: u32,
 }
 
 /// What a user's integers are drawn by.
@@ -186,7 +191,13 @@ impl Encoder {
             projected: card.zeros(users)?,
             sum: card.zeros(parameters)?,
             difference: card.zeros(parameters)?,
+            attempts: u32::MAX,
         })
+    }
+
+    /// Everybody is left to the host from now on: for tests.
+    pub(crate) const fn leave_all_to_host(&mut self) {
+        self.attempts = 0;
     }
 
     /// A round begins: its model, its bounds, the key of its users' streams. Returns whether earlier graphs can no longer be used.
@@ -295,8 +306,7 @@ impl Encoder {
     /// Rounds what was trained, checks it and adds it to the sum.
     pub(crate) fn encode(&self, card: &Card, network: &Network, rule: &GridRule) -> Result<(), CudaError> {
         self.measure(card, network)?;
-        let attempts = if rule.stochastic { ATTEMPTS } else { 1 };
-        for attempt in 0..attempts {
+        for attempt in 0..self.attempts.min(attempts(rule)) {
             self.round(card, network, rule, attempt)?;
         }
         let args = [self.integers.address(), self.accepted.address(), self.sum.address()].map(Arg::At);
@@ -323,6 +333,8 @@ impl Encoder {
             at(parts.ends.address()),
             at(self.drawings.address()),
             at(self.key.address()),
+            at(self.present.address()),
+            at(parts.squared.address()),
             Arg::Float(rule.limit),
             Arg::Int(i32::from(rule.stochastic)),
             Arg::Word(attempt),
@@ -381,9 +393,10 @@ impl Encoder {
         Ok(difference)
     }
 
-    /// One user's integers.
-    pub(crate) fn integers(&self, card: &Card, user: usize) -> Result<Vec<i32>, CudaError> {
-        let mut integers = vec![0; self.parameters];
+    /// One user's integers, with room for `rest` more.
+    pub(crate) fn integers(&self, card: &Card, user: usize, rest: usize) -> Result<Vec<i32>, CudaError> {
+        let mut integers = Vec::with_capacity(self.parameters + rest);
+        integers.resize(self.parameters, 0);
         card.download_from(&self.integers, user * self.parameters, &mut integers)?;
         Ok(integers)
     }
@@ -426,6 +439,7 @@ impl Encoder {
             parameters: _,
             place: _,
             model: _,
+            attempts: _,
         } = self;
         let mut all = vec![Held::I64(sum), Held::F32(difference), Held::U8(present)];
         all.extend([integers, accepted, projected].map(Held::I32));
@@ -447,6 +461,15 @@ impl Encoder {
     pub(crate) fn is_forgotten(&mut self, card: &Card, network: &mut Network) -> Result<bool, CudaError> {
         let mut all = self.held().into_iter().chain(network.held(true));
         all.try_fold(true, |zero, held| Ok(zero && held.reads_zero(card)?))
+    }
+}
+
+/// How often a vector is rounded at most.
+const fn attempts(rule: &GridRule) -> u32 {
+    match rule {
+        GridRule { stochastic: true, .. } => ATTEMPTS,
+        GridRule { truncates: true, .. } => ATTEMPTS_TO_NEAREST,
+        _ => 1,
     }
 }
 

@@ -26,6 +26,8 @@ use federated::{
     workers::Pool,
 };
 use lm::model::{config::ModelConfig, parameters::ParameterLayout};
+use zeroize::Zeroizing;
+
 use privacy::{
     encoding::{EncodingError, GridRule},
     rng::StreamKey,
@@ -260,6 +262,12 @@ impl<'a> CardEngine<'a> {
         self.left
     }
 
+    /// From now on the host encodes everybody: for tests, since the card leaves it hardly anybody.
+    #[doc(hidden)]
+    pub fn leave_all_to_host(&mut self) {
+        self.lanes.iter_mut().for_each(Lane::leave_all_to_host);
+    }
+
     /// The card, in words.
     ///
     /// # Errors
@@ -345,10 +353,15 @@ impl<'a> CardEngine<'a> {
         parts(chunk).map(|part| self.schedule(rate, part, key)).collect()
     }
 
-    /// Reads those who will be asked for next, while the card is at work. This is a hint: a user who cannot be read, and is trained, fails the
-    /// round that they come to, and not this one.
+    /// Reads those who will be asked for next, while the card is at work. This is a hint: a user who cannot be read, or at whose
+    /// reading the program panics, fails the round that they come to, and not this one.
     fn read_ahead(&mut self, population: &dyn Population, rate: f32) {
-        self.ahead = self.next.take().and_then(|numbers| self.ahead_of(population, numbers, rate).ok());
+        let Some(numbers) = self.next.take() else {
+            self.ahead = None;
+            return;
+        };
+        let read = catch_unwind(AssertUnwindSafe(|| self.ahead_of(population, numbers, rate)));
+        self.ahead = read.ok().and_then(Result::ok);
     }
 
     fn ahead_of(&mut self, population: &dyn Population, numbers: Vec<u64>, rate: f32) -> Result<Ahead, EngineError> {
@@ -428,7 +441,7 @@ impl<'a> CardEngine<'a> {
                 into.by_card += 1;
                 return Ok(None);
             }
-            into.left += 1;
+            into.left += u64::from(!nothing);
             let learned = (!nothing).then(|| self.lanes[at.lane].difference(at.place)).transpose();
             return Ok(Some(Left { user, found, difference: learned.map_err(failed)? }));
         };
@@ -436,7 +449,7 @@ impl<'a> CardEngine<'a> {
         let weight = weight(task, &user.examples);
         let beside = task.encoding.beside(side, weight, &[], u128::from(norm_squared));
         if self.check_encodings {
-            let mut integers = self.lanes[at.lane].integers(at.place).map_err(failed)?;
+            let mut integers = self.lanes[at.lane].integers(at.place, beside.len()).map_err(failed)?;
             integers.extend(&beside);
             into.by_host(task).add(&checked(&Encoded::of(integers, task.encoding)?, task)?)?;
         } else {
@@ -569,7 +582,7 @@ impl Left<'_> {
 
 /// A user's vector, taken as a server takes one that a device sends: as bytes, every bound checked.
 fn checked(own: &Encoded, task: &Task<'_>) -> Result<Encoded, EngineError> {
-    Ok(Encoded::check(&own.to_bytes(), task.encoding)?)
+    Ok(Encoded::check(&Zeroizing::new(own.to_bytes()), task.encoding)?)
 }
 
 /// w_k: the share of full weight that a user has.
@@ -599,11 +612,14 @@ fn lanes(
     let precision = means.options.precision;
     let each = Network::bytes(&one, &Placement::new(config, layout, &one), local, precision);
     let card = Card::of_this_process()?;
+    // What an earlier engine gave back is free when the card has done that.
+    card.wait()?;
     let free = card.free()?;
     let room = (SHARE * free as f64 / each as f64) as usize;
     if room < LANES {
         let needed = (LANES * each) as u64;
-        return Err(CudaError::Memory { free_mib: free as u64 >> 20, needed_mib: needed >> 20, users: LANES });
+        let usable = (SHARE * free as f64) as u64;
+        return Err(CudaError::Memory { usable_mib: usable >> 20, needed_mib: needed >> 20 });
     }
     let wanted = means.options.chunk.map_or(USUAL_USERS, NonZeroUsize::get);
     let users = wanted.div_ceil(wanted.div_ceil(room.min(MOST_USERS) / LANES * LANES)).div_ceil(LANES);

@@ -45,16 +45,39 @@ pub enum CudaError {
     /// A model or a plan that the card cannot train.
     #[error("the GPU does not support this: {0}")]
     Refused(String),
-    /// Not even one chunk fits.
+    /// Not even the fewest users fit.
     #[error(
-        "the GPU has {free_mib} MiB free, but {users} users of this model need {needed_mib} MiB; use a smaller chunk or model"
+        "{usable_mib} MiB of the GPU's memory can be used now, but this model needs at least {needed_mib} MiB; {ADVICE}"
     )]
     Memory {
-        /// Free memory, in MiB.
-        free_mib: u64,
+        /// Memory that may be used, in MiB.
+        usable_mib: u64,
         /// Memory needed, in MiB.
         needed_mib: u64,
-        /// The number of users per chunk.
-        users: usize,
     },
+    /// There was not as much memory as it seemed.
+    #[error("the GPU has no memory left; {ADVICE}")]
+    Full,
+    /// A kernel compiler that is newer than the driver.
+    #[error(
+        "the CUDA compiler library (libnvrtc) is newer than the NVIDIA driver; update the driver, or install an older CUDA"
+    )]
+    Newer,
+}
+
+/// What helps where memory is short.
+const ADVICE: &str = "end other programs on it (`nvidia-smi` lists them), use a smaller model, local.batch or local.unroll, or use --engine threads";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No message names a flag or a setting that does not exist.
+    #[test]
+    fn who_has_too_little_memory_is_told_what_helps() {
+        for short in [CudaError::Memory { usable_mib: 10, needed_mib: 12 }, CudaError::Full] {
+            let said = short.to_string();
+            assert!(["nvidia-smi", "local.batch", "--engine threads"].iter().all(|help| said.contains(help)), "{said}");
+        }
+    }
 }

@@ -88,9 +88,9 @@ impl Lane {
         self.encoder.difference(&self.card, &self.network, user)
     }
 
-    /// One user's integers.
-    pub(crate) fn integers(&self, user: usize) -> Result<Vec<i32>, CudaError> {
-        self.encoder.integers(&self.card, user)
+    /// One user's integers, with room for `rest` more: a copy that grows leaves another one behind.
+    pub(crate) fn integers(&self, user: usize, rest: usize) -> Result<Vec<i32>, CudaError> {
+        self.encoder.integers(&self.card, user, rest)
     }
 
     /// Adds the sum of another lane, whose work is done.
@@ -103,8 +103,18 @@ impl Lane {
         self.encoder.sum(&self.card, by, rest, workers)
     }
 
+    /// Everybody is left to the host from now on: for tests.
+    pub(crate) const fn leave_all_to_host(&mut self) {
+        self.encoder.leave_all_to_host();
+    }
+
     /// A round is over: nothing of anybody stays on the card.
     pub(crate) fn forget(&mut self) -> Result<(), CudaError> {
+        // A call is not made where something failed unnoticed before it, and says so: the next one is.
+        self.forget_once().or_else(|_| self.forget_once())
+    }
+
+    fn forget_once(&mut self) -> Result<(), CudaError> {
         let cleared = self.card.clear_workspace();
         cleared.and(self.encoder.forget(&self.card, &mut self.network))
     }

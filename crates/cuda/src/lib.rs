@@ -4,7 +4,7 @@
 //! card, each user with weights of their own, and one local step of all of them is one CUDA graph: strided-batched products by cuBLAS
 //! and kernels of our own, which are compiled for the shape of the model when the engine is made (NVRTC). Updates never leave the card:
 //! they are clipped, rounded onto the grid and added up there, with the arithmetic of `privacy::stages` and the words of each user's own
-//! stream, and only the integer sum is downloaded. Each user's integer norm is checked exactly on the card; a user
+//! stream; the integer sum, norms and losses come down, and the update of a user whom the card leaves to the host. Each user's integer norm is checked exactly on the card; a user
 //! whose integers violate a bound is encoded by the host, with the code that devices run.
 //!
 //! CUDA is loaded when an engine is created; without it, creating one is an error and everything else works. A chunk has one size for

@@ -5,6 +5,8 @@
 //! each token the card finds out what `lm::metrics` asks for, and the host counts it, person by person. Products are in float32,
 //! whatever users are trained in: evaluations are to tell models apart, and take little time.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use device::learner::{Learner, LearnerError, examples::Examples, language::for_each_post};
 use federated::engine::{EngineError, Precision, measure::Measurer};
 use lm::{
@@ -121,6 +123,11 @@ impl<'a> Turn<'a> {
 impl CardMeasurer {
     /// Nothing of whom it measured a model on stays on the card.
     fn forget(&mut self) -> Result<(), CudaError> {
+        // A call is not made where something failed unnoticed before it, and says so: the next one is.
+        self.forget_once().or_else(|_| self.forget_once())
+    }
+
+    fn forget_once(&mut self) -> Result<(), CudaError> {
         let cleared = self.card.clear_workspace().and(self.card.clear(&mut self.judged));
         cleared.and(held::clear_all(self.network.held(false), &self.card))
     }
@@ -181,9 +188,9 @@ impl CardMeasurer {
             return Err(LearnerError::Network(wrong).into());
         }
         let posts = Posts::new(people, self.config.vocabulary)?;
-        let counts = self.count_each(model, people, &posts);
+        let counts = catch_unwind(AssertUnwindSafe(|| self.count_each(model, people, &posts)));
         let forgotten = self.forget();
-        let counts = counts.map_err(failed)?;
+        let counts = counts.unwrap_or_else(|panic| resume_unwind(panic)).map_err(failed)?;
         forgotten.map_err(failed)?;
         Ok(counts)
     }

@@ -20,8 +20,6 @@ const SIDE: usize = 8;
 struct Kind {
     source: Source,
     names: [&'static str; 2],
-    /// Bytes of shared memory of a block each way, as the kernels' source counts them.
-    shared: [usize; 2],
     /// Blocks of a cluster, and threads of a block.
     blocks: usize,
     threads: usize,
@@ -29,19 +27,12 @@ struct Kind {
     moves_bias: bool,
 }
 
-const HALVES: Kind = Kind {
-    source: RECURRENCE,
-    names: ["recur_forward", "recur_backward"],
-    shared: [16 * 8 * 2 * 32 * 16 + 2 * 8 * 264 * 2, 16 * 16 * 32 * 16 + 8 * 520 * 2 + 3 * 128 * 8 * 4],
-    blocks: 2,
-    threads: 512,
-    moves_bias: true,
-};
+const HALVES: Kind =
+    Kind { source: RECURRENCE, names: ["recur_forward", "recur_backward"], blocks: 2, threads: 512, moves_bias: true };
 
 const EXACT: Kind = Kind {
     source: RECURRENCE_EXACT,
     names: ["recur_forward_exact", "recur_backward_exact"],
-    shared: [4 * (2 * 8 * 256 + 8 * 8 * 128), 4 * (8 * 128 + 4 * 8 * 256 + 2 * 8 * 8 * 32)],
     blocks: 8,
     threads: 256,
     moves_bias: false,
@@ -68,14 +59,15 @@ impl Recurrence {
             return Ok(None);
         }
         let kind = if precision == Precision::F16 && shape.rows <= SIDE { HALVES } else { EXACT };
-        if !card.has_shared(kind.shared[0].max(kind.shared[1]))? {
+        let shared = kind.source.shared;
+        if !card.has_shared(shared[0].max(shared[1]))? {
             return Ok(None);
         }
         let mut loaded = card.load(kind.source.compile(defines, architecture)?, &kind.names)?.into_iter();
         let mut next = || loaded.next().ok_or_else(|| CudaError::Refused("a kernel is missing".to_owned()));
         let (forward, backward) = (next()?, next()?);
-        card.allow_shared(&forward, kind.shared[0])?;
-        card.allow_shared(&backward, kind.shared[1])?;
+        card.allow_shared(&forward, shared[0])?;
+        card.allow_shared(&backward, shared[1])?;
         Ok(Some(Self { kind, forward, backward }))
     }
 
@@ -86,7 +78,11 @@ impl Recurrence {
 
     const fn grid(&self, shape: &Shape, way: usize) -> Grid {
         let clusters = shape.users * shape.rows.div_ceil(SIDE);
-        Grid { blocks: [self.kind.blocks * clusters, 1], threads: self.kind.threads, shared: self.kind.shared[way] }
+        Grid {
+            blocks: [self.kind.blocks * clusters, 1],
+            threads: self.kind.threads,
+            shared: self.kind.source.shared[way],
+        }
     }
 
     /// From what comes from below, which lies in the gates, to gates, cells and states of all tokens; the state is carried on.

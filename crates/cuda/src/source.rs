@@ -22,37 +22,55 @@ pub(crate) struct Source {
     text: &'static str,
     /// What stands before it, after what all of them share.
     before: &'static str,
+    /// Bytes of shared memory of a block that are asked for at a launch, forward and backward, where it has the two: the source computes
+    /// them itself too, and does not compile where it comes to others.
+    pub(crate) shared: [usize; 2],
 }
 
 /// One local step.
-pub(crate) const LEARN: Source = Source { name: "learn", text: include_str!("kernels/learn.cu"), before: "" };
+pub(crate) const LEARN: Source =
+    Source { name: "learn", text: include_str!("kernels/learn.cu"), before: "", shared: [0; 2] };
 /// From weights to integers.
-pub(crate) const ENCODE: Source = Source { name: "encode", text: include_str!("kernels/encode.cu"), before: "" };
+pub(crate) const ENCODE: Source =
+    Source { name: "encode", text: include_str!("kernels/encode.cu"), before: "", shared: [0; 2] };
 /// The output over the whole vocabulary, with half-precision operands.
 pub(crate) const VOCABULARY: Source =
-    Source { name: "vocabulary", text: include_str!("kernels/vocabulary.cu"), before: TENSOR };
+    Source { name: "vocabulary", text: include_str!("kernels/vocabulary.cu"), before: TENSOR, shared: [0; 2] };
 /// The recurrence over all tokens, its kernel on the chip.
-pub(crate) const RECURRENCE: Source =
-    Source { name: "recurrence", text: include_str!("kernels/recurrence.cu"), before: TENSOR };
+pub(crate) const RECURRENCE: Source = Source {
+    name: "recurrence",
+    text: include_str!("kernels/recurrence.cu"),
+    before: TENSOR,
+    shared: [16 * 8 * 2 * 32 * 16 + 2 * 8 * 264 * 2, 16 * 16 * 32 * 16 + 8 * 520 * 2 + 3 * 128 * 8 * 4],
+};
 
 /// The same in float32.
-pub(crate) const RECURRENCE_EXACT: Source =
-    Source { name: "recurrence_exact", text: include_str!("kernels/recurrence_exact.cu"), before: "" };
+pub(crate) const RECURRENCE_EXACT: Source = Source {
+    name: "recurrence_exact",
+    text: include_str!("kernels/recurrence_exact.cu"),
+    before: "",
+    shared: [4 * (2 * 8 * 256 + 8 * 8 * 128), 4 * (8 * 128 + 4 * 8 * 256 + 2 * 8 * 8 * 32)],
+};
 /// What a model says of each token.
-pub(crate) const JUDGE: Source = Source { name: "judge", text: include_str!("kernels/judge.cu"), before: "" };
+pub(crate) const JUDGE: Source =
+    Source { name: "judge", text: include_str!("kernels/judge.cu"), before: "", shared: [0; 2] };
 
 /// The kernels of gates, moved.
-pub(crate) const GATES: Source = Source { name: "gates", text: include_str!("kernels/gates.cu"), before: "" };
+pub(crate) const GATES: Source =
+    Source { name: "gates", text: include_str!("kernels/gates.cu"), before: "", shared: [0; 2] };
 
 /// Steps of one model, brought within a bound.
-pub(crate) const BOUND: Source = Source { name: "bound", text: include_str!("kernels/bound.cu"), before: "" };
+pub(crate) const BOUND: Source =
+    Source { name: "bound", text: include_str!("kernels/bound.cu"), before: "", shared: [0; 2] };
 
 const ALL: [Source; 8] = [LEARN, ENCODE, VOCABULARY, RECURRENCE, RECURRENCE_EXACT, GATES, JUDGE, BOUND];
 
 impl Source {
     /// Compiles it for an architecture, such as `compute_90`.
     pub(crate) fn compile(self, defines: &[(&'static str, usize)], architecture: &str) -> Result<Ptx, CudaError> {
-        card::compile(self.name, &format!("{SHARED}{}{}", self.before, self.text), defines, architecture)
+        let [forward, backward] = self.shared;
+        let defines = [defines, &[("SHARED_FORWARD", forward), ("SHARED_BACKWARD", backward)]].concat();
+        card::compile(self.name, &format!("{SHARED}{}{}", self.before, self.text), &defines, architecture)
     }
 }
 

@@ -373,8 +373,14 @@ fn same_integers(trial: &Trial, projected: &dyn Fn(u64) -> bool) -> bool {
     let got = engine.sum(&task, &trial.users(&COHORT)).unwrap();
     assert!(values(got.sum) == want, "other integers, checked on the host");
     drop(engine);
-    let got = trial.engine(Precision::F32, 4, false).unwrap().sum(&task, &trial.users(&COHORT)).unwrap();
+    let mut engine = trial.engine(Precision::F32, 4, false).unwrap();
+    let got = engine.sum(&task, &trial.users(&COHORT)).unwrap();
     assert!(values(got.sum) == want, "other integers, added up on the card");
+    assert_eq!(engine.left_to_host(), 0, "the card encoded nobody");
+    engine.leave_all_to_host();
+    let got = engine.sum(&task, &trial.users(&COHORT)).unwrap();
+    assert!(values(got.sum) == want, "other integers of those who are left to the host");
+    assert_eq!(engine.left_to_host(), COHORT.iter().filter(|user| *user % 10 != 3).count() as u64);
     true
 }
 
@@ -570,9 +576,11 @@ fn somebody_who_cannot_be_read_fails_their_own_round_and_nobody_stays_on_the_car
     let Some(mut engine) = trial.engine(Precision::F32, 4, false) else { return };
     let task = trial.task();
     let want = values(engine.sum(&task, &trial.users(&COHORT)).unwrap().sum);
-    engine.foresee(&[7, UNREADABLE]);
-    let again = engine.sum(&task, &trial.users(&COHORT)).expect("a hint fails nothing");
-    assert!(values(again.sum) == want && engine.has_forgotten().unwrap());
+    for hint in [UNREADABLE, PANICS] {
+        engine.foresee(&[7, hint]);
+        let again = engine.sum(&task, &trial.users(&COHORT)).expect("a hint fails nothing");
+        assert!(values(again.sum) == want && engine.has_forgotten().unwrap());
+    }
     let numbers = [&COHORT[..], &[UNREADABLE]].concat();
     assert!(engine.sum(&task, &trial.users(&numbers)).is_err());
     assert!(engine.has_forgotten().unwrap());

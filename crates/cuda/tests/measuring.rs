@@ -270,6 +270,7 @@ fn evaluations_by_devices_are_those_of_the_threads() {
         (values.values().to_vec(), tokens)
     };
     let (want, got) = (sum(&mut threads, &numbers), sum(&mut card, &numbers));
+    assert!(card.has_forgotten().unwrap(), "something of whom a model was measured on stays on the card");
     assert_eq!(got.1, want.1);
     assert!(want.0.iter().any(|v| *v > 0));
     // Of each coordinate by itself: the last bits of a loss, a rounding for everybody, and one target that another entry is as likely at.

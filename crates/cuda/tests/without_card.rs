@@ -82,6 +82,8 @@ fn every_kernel_compiles_for_every_preset() {
 }
 
 const USERS: usize = 8;
+/// Somebody whose every coordinate is rounded up to the nearest, which takes a vector of the clip norm beyond the bound.
+const ROUNDED_UP: usize = 4;
 /// Somebody without text; what lies at their place is of nobody.
 const ABSENT: usize = 5;
 /// Somebody with one infinite coordinate, and somebody with one that is not a number.
@@ -90,6 +92,7 @@ const NOT_A_NUMBER: usize = 7;
 /// Vectors that end within a block of the stream, and, where integers are written several at a time, with one.
 const PARAMETERS: [usize; 2] = [2003, 2008];
 const LENGTH: usize = 2112;
+const GRID_BITS: u32 = 18;
 
 /// A round of eight users as the kernels have it.
 struct Round {
@@ -111,10 +114,17 @@ impl Round {
         let mut weights: Vec<f32> = (0..USERS * LENGTH)
             .map(|i| start[i % LENGTH] + uniform() * [1e-6, 0.01, 0.1, 1.0, 30.0, 0.01, 0.01, 0.01][i / LENGTH])
             .collect();
+        let grid_norm = f64::from(1 << GRID_BITS);
+        let low = (grid_norm / (parameters as f64).sqrt()).floor() - 0.4;
+        let more = (grid_norm.powi(2) - parameters as f64 * low.powi(2)) / (2.0 * low + 1.0);
+        for (i, at) in place.iter().enumerate() {
+            let (at, steps) = (*at as usize, if i + 1 < more as usize { low + 1.0 } else { low });
+            weights[ROUNDED_UP * LENGTH + at] = start[at] + (steps * clip / grid_norm) as f32;
+        }
         weights[INFINITE * LENGTH + place[5] as usize] = f32::INFINITY;
         weights[NOT_A_NUMBER * LENGTH + place[9] as usize] = f32::NAN;
         let clip = ClipNorm::new(clip).unwrap();
-        let plan = VectorPlan { rounding, ..VectorPlan::of_update(parameters, 18) };
+        let plan = VectorPlan { rounding, ..VectorPlan::of_update(parameters, GRID_BITS) };
         let encoding = Encoding::new(plan, clip, None, Adjacency::ZeroOut).unwrap();
         let clipping = Clipping::new(ClipRule::Flat(clip), ClipBit::None).unwrap();
         Self { place, start, weights, encoding, clipping, weight }
@@ -180,8 +190,11 @@ fn gives_the_integers_of_the_host(program: &Path, parameters: usize) {
         let (squared, factors): (Vec<f64>, Vec<f64>) = found.into_iter().unzip();
         let drawings: Vec<u64> =
             (0..USERS as u64).flat_map(|user| [user + 10, round.encoding.grid_scale(round.weight).to_bits()]).collect();
-        let limits =
-            [u64::from(rule.stochastic), u64::from(rule.limit.to_bits()), rule.norm_squared, u64::from(rule.largest)];
+        assert_eq!(rule.truncates, rounding == Rounding::Nearest);
+        let attempts = if rule.stochastic { 12 } else { 2 };
+        let [stochastic, limit, largest] =
+            [u32::from(rule.stochastic), rule.limit.to_bits(), rule.largest].map(u64::from);
+        let limits = [stochastic, limit, rule.norm_squared, largest, attempts];
         let input = [
             bytes(&round.place, u32::to_le_bytes),
             bytes(&round.start, f32::to_le_bytes),
@@ -217,7 +230,13 @@ fn gives_the_integers_of_the_host(program: &Path, parameters: usize) {
             let part = |bytes: &[u8]| u64::from_le_bytes(bytes.as_chunks::<8>().0[user]);
             let norm: u128 = got.iter().map(|v| u128::from(v.unsigned_abs()).pow(2)).sum();
             assert_eq!((u128::from(part(high)) << 32) + u128::from(part(low)), norm);
-            // Who is clipped to the bound may be rounded beyond it; the host cuts such a vector, and the card leaves it to the host.
+            if user == ROUNDED_UP && rounding == Rounding::Nearest {
+                let grid = |v: &f32| (f64::from(*v) * round.encoding.grid_scale(round.weight)) as f32;
+                let nearest: Vec<f32> = round.difference(user).iter().map(grid).map(f32::round_ties_even).collect();
+                let norm: f64 = nearest.iter().map(|v| f64::from(*v).powi(2)).sum();
+                assert!(norm > rule.norm_squared as f64 && accepted, "not to the nearest, and not by the host");
+            }
+            // What is drawn at random may be beyond the bound each time: the card leaves it to the host.
             let keeps = norm <= u128::from(rule.norm_squared) && got.iter().all(|v| v.unsigned_abs() <= rule.largest);
             // Who has nothing, or is not finite, contributes nothing, whatever lies there.
             let counts = user < ABSENT;

@@ -95,15 +95,24 @@ __device__ __forceinline__ float on_grid(float difference, double factor, double
   return fminf(fmaxf(scaled, -limit), limit);
 }
 
+// Whether every part of a user's difference is a number.
+__device__ __forceinline__ bool finite(const double* squared, int parts, int user) {
+  bool all = true;
+  for (int part = 0; part < parts; part++) all = all && isfinite(squared[user * parts + part]);
+  return all;
+}
+
 // Rounds every coordinate of users who are not accepted yet, and adds up the exact squared norm of the integers, in halves of
 // 32 bits, and the largest. Word 1 + attempt * PARAMETERS + i of the user's stream rounds coordinate i: word 0 decided the batch.
 // A thread has the 8 words of a block of the stream, and then those of later blocks where there are fewer threads than blocks. `parts` is
-// of the tiles; a thread looks up that of its coordinates.
+// of the tiles; a thread looks up that of its coordinates. To the nearest is the first attempt without words, towards zero the second.
+// Who has nothing, or is not finite, is never accepted, and not rounded either.
 extern "C" __global__ void __launch_bounds__(256) round_coordinates(const float* weights, const float* start, const u32* place,
-    const double* factor, int parts, const u32* part_ends, const Drawing* drawings, const u32* key, float limit, int stochastic,
-    u32 attempt, const int* accepted, int* integers, u64* low, u64* high, u32* largest) {
+    const double* factor, int parts, const u32* part_ends, const Drawing* drawings, const u32* key, const u8* present,
+    const double* squared, float limit, int stochastic, u32 attempt, const int* accepted, int* integers, u64* low, u64* high,
+    u32* largest) {
   const int user = blockIdx.y;
-  if (accepted[user]) return;
+  if (accepted[user] || !present[user] || !finite(squared, parts, user)) return;
   const Drawing drawing = drawings[user];
   const u64 first = 1 + (u64)attempt * PARAMETERS;
   u64 own_low = 0, own_high = 0;
@@ -129,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(256) round_coordinates(const float*
         double uniform = (double)(word >> 11) * 1.1102230246251565e-16;
         integer = (int)below + (uniform < (double)v - (double)below);
       } else {
-        integer = __float2int_rn(v);
+        integer = attempt ? (int)v : __float2int_rn(v);
       }
       rounded[j] = integer;
       u32 size = integer < 0 ? 0u - (u32)integer : (u32)integer;
@@ -165,12 +174,10 @@ extern "C" __global__ void accept(const double* squared, int parts, const u8* pr
                                   u32* largest, int* accepted) {
   const int user = blockIdx.x * blockDim.x + threadIdx.x;
   if (user >= USERS || accepted[user] || !present[user]) return;
-  bool finite = true;
-  for (int part = 0; part < parts; part++) finite = finite && isfinite(squared[user * parts + part]);
   // high * 2^32 + low, where low may itself carry beyond 32 bits.
   u64 carried = high[user] + (low[user] >> 32);
   bool keeps = carried >> 32 == 0 && (carried << 32 | (low[user] & 0xffffffffu)) <= most_squared && largest[user] <= most;
-  if (finite && keeps) accepted[user] = 1;
+  if (keeps && finite(squared, parts, user)) accepted[user] = 1;
 }
 
 // Forgets the sizes of those who are drawn again.

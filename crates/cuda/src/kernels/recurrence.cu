@@ -14,7 +14,7 @@
 #define STATE 264
 // Of 16 pieces of the kernel, 16 rows each, so many are in registers.
 #define KEPT 8
-#define FORWARD_SHARED (16 * (16 - KEPT) * 2 * 32 * 16 + 2 * 8 * STATE * 2)
+static_assert(SHARED_FORWARD == 16 * (16 - KEPT) * 2 * 32 * 16 + 2 * 8 * STATE * 2, "the launch asks for other memory");
 // Gate gradients are scaled by this before they become halves, and by less where a token's share is more than 1, as it is in batches with
 // few tokens: the share is in the gradients, and a half is infinite above HALF_MOST. What is larger all the same stays as large as a half
 // can be: an infinite one would make weights that are no numbers, and take away somebody whom float32 keeps.
@@ -39,11 +39,14 @@ __device__ __forceinline__ float gradient_scale(float share) {
   for (float rest = share; rest > 1.f && scale > 1.f / 65536.f; rest *= 0.5f) scale *= 0.5f;
   return scale;
 }
-__device__ __forceinline__ unsigned short half_within(float a) { return half_of(fminf(fmaxf(a, -HALF_MOST), HALF_MOST)); }
+__device__ __forceinline__ unsigned short half_within(float a) {
+  return half_of(a == a ? fminf(fmaxf(a, -HALF_MOST), HALF_MOST) : a);
+}
 __device__ __forceinline__ float fast_sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
 __device__ __forceinline__ float fast_tanh(float x) {
   float e = __expf(2.f * fminf(fmaxf(x, -15.f), 15.f));
-  return __fdividef(e - 1.f, e + 1.f);
+  // The least and the most of numbers leave one that is none out: it stays none, as in float32.
+  return x == x ? __fdividef(e - 1.f, e + 1.f) : x;
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) recur_forward(const int* step, const int* flags,
@@ -156,7 +159,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) r
 #define KEPT_BACK 16
 // Halves of a sequence's gate gradients of a block, padded.
 #define GRADIENTS 520
-#define BACKWARD_SHARED (16 * (32 - KEPT_BACK) * 32 * 16 + 8 * GRADIENTS * 2 + 3 * 128 * 8 * 4)
+static_assert(SHARED_BACKWARD == 16 * (32 - KEPT_BACK) * 32 * 16 + 8 * GRADIENTS * 2 + 3 * 128 * 8 * 4,
+              "the launch asks for other memory");
 
 // Activations become gradients of the gates' sums; the bias goes down. d_states: [user][TOKENS][256], from above.
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(512, 1) recur_backward(const int* step, const float* shares,

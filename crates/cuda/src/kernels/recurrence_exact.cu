@@ -17,6 +17,8 @@
 #define GROUPS ((ROWS + SIDE - 1) / SIDE)
 
 extern __shared__ __align__(16) float dynamic[];
+static_assert(SHARED_FORWARD == 4 * (2 * SIDE * UNITS + 8 * SIDE * 4 * OWN), "the launch asks for other memory");
+static_assert(SHARED_BACKWARD == 4 * (SIDE * 4 * OWN + 4 * SIDE * UNITS + 2 * BLOCKS * SIDE * OWN), "the launch asks for other memory");
 
 __device__ __forceinline__ void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");

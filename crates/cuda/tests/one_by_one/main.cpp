@@ -29,19 +29,19 @@ int main() {
   auto factor = read<double>(USERS), squared = read<double>(USERS);
   auto drawings = read<u64>(2 * USERS);
   auto key = read<u32>(8);
-  auto limits = read<u64>(4);  // stochastic, the bits of the limit, the largest squared norm, the largest
+  auto limits = read<u64>(5);  // stochastic, the bits of the limit, the largest squared norm, the largest, the attempts
   auto present = read<u8>(USERS);
   u32 end = PARAMETERS;
   std::vector<int> accepted(USERS), integers((size_t)USERS * PARAMETERS);
   std::vector<u64> low(USERS), high(USERS);
   std::vector<u32> largest(USERS);
-  for (u32 attempt = 0; attempt < (limits[0] ? 12 : 1); attempt++) {
+  for (u32 attempt = 0; attempt < limits[4]; attempt++) {
     // Later attempts have fewer threads, each with several blocks of the stream.
     unsigned blocks = attempt < 3 ? (PARAMETERS / 8 + 2 + 255) / 256 : 1, threads = attempt < 3 ? 256 : 32;
     launch(1, 1, USERS, [&] { again(accepted.data(), low.data(), high.data(), largest.data()); });
     launch(blocks, USERS, threads, [&] {
       round_coordinates(weights.data(), start.data(), place.data(), factor.data(), 1, &end, (const Drawing*)drawings.data(), key.data(),
-                        __int_as_float((int)limits[1]), (int)limits[0], attempt, accepted.data(), integers.data(), low.data(), high.data(),
+                        present.data(), squared.data(), __int_as_float((int)limits[1]), (int)limits[0], attempt, accepted.data(), integers.data(), low.data(), high.data(),
                         largest.data());
     });
     launch(1, 1, USERS, [&] {
