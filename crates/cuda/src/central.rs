@@ -5,7 +5,7 @@
 
 use device::local::{Algorithm, LocalPlan};
 use federated::engine::{
-    EngineError, Means,
+    EngineError, Hardware, Means,
     central::{Central, CentralTrainer},
 };
 use lm::model::{batch::Batch, config::ModelConfig, dropout::MaskDrawer, parameters::ParameterLayout};
