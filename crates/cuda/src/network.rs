@@ -29,6 +29,8 @@ use crate::{
 
 /// Blocks that copy the model of the round to a user who comes in.
 const ENTRANCE: usize = 32;
+/// Batches below are computed in float32, whatever precision is asked for.
+const FEW_TOKENS: usize = 32;
 
 /// The kernels of a step.
 struct Kernels {
@@ -191,7 +193,7 @@ impl Network {
         let (tokens, blocks) = (shape.tokens(), (shape.unroll + 1) * shape.rows);
         let aside = if keeps_aside(local) { placement.length } else { 0 };
         let layer = blocks * (shape.shown + shape.hidden) + tokens * (shape.wide() + shape.hidden + shape.shown);
-        let own = precision == Precision::F16 && Vocabulary::is_for(shape);
+        let own = computes_in(precision, shape) == Precision::F16 && Vocabulary::is_for(shape);
         let logits = if own { Vocabulary::bytes(shape) / 4 } else { tokens * shape.entries };
         let output = tokens * (2 * shape.enter(0) + 2 * shape.output + 1 + 2 * shape.hidden) + logits;
         let integers = placement.place.len();
@@ -211,6 +213,7 @@ impl Network {
         let (tokens, blocks) = (users * shape.tokens(), users * (unroll + 1) * rows);
         let defines = shape.defines(placement.length, placement.place.len());
         let kernels = Kernels::load(card, &defines, architecture)?;
+        let precision = computes_in(precision, &shape);
         let gru = shape.cell == Cell::Gru;
         let layer = || -> Result<LayerMemory, CudaError> {
             Ok(LayerMemory {
@@ -736,6 +739,12 @@ impl Network {
             card.launch(&kernels.normalise, Grid::each(8 * shape.users * shape.vocabulary), &args)
         })
     }
+}
+
+/// What products are computed in. A batch of few tokens has few to even out what operands of halves are off by, and float32 takes
+/// little longer for it.
+fn computes_in(asked: Precision, shape: &Shape) -> Precision {
+    if asked == Precision::F16 && shape.tokens() < FEW_TOKENS { Precision::F32 } else { asked }
 }
 
 /// Which lists a schedule has, for a network with kernels of our own for the vocabulary or without.
