@@ -182,7 +182,10 @@ fn what_rounding_to_nearest_takes_beyond_the_bound_is_rounded_towards_zero() {
     // Here rounding to floats alone may take a vector beyond the bound.
     let plan = VectorPlan { rounding: Rounding::Nearest, ..VectorPlan::of_update(1000, 24) };
     assert!(!Encoding::new(plan, clip(1.0), None, Adjacency::AddOrRemove).unwrap().grid_rule().unwrap().truncates);
-    assert!(!full_encoding(1000, None).grid_rule().is_some_and(|rule| rule.truncates), "stochastic");
+    let rounding = Rounding::ConditionalStochastic { alpha: XU_ALPHA };
+    let plan = VectorPlan { rounding, ..VectorPlan::of_update(1000, 18) };
+    let rule = Encoding::new(plan, clip(1.0), None, Adjacency::AddOrRemove).unwrap().grid_rule().unwrap();
+    assert!(rule.stochastic && !rule.truncates, "drawn again instead");
 }
 
 /// Source: an independent evaluation of Xu et al. 2023, section 2.4 (C, d, s, alpha, C_inflated).
