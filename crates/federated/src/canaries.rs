@@ -26,7 +26,7 @@ use ledger::{Ledger, LedgerStore};
 use privacy::{
     AccountantKind, Delta, Epsilon, PrivacyEvent,
     audit::{
-        AuditError, Verdict,
+        AtDelta, AuditError, Verdict, deltas,
         one_run::{OneRun, Scored, canaries_needed},
         one_shot::OneShot,
         trade_off::TradeOff,
@@ -50,8 +50,6 @@ use crate::{
 const EXAGGERATION: f64 = 100.0;
 /// So many times the median a coordinate counts at most; of a normal distribution that leaves out one in twenty.
 const OUTLIER: f64 = 3.0;
-/// Deltas of the picture.
-const DELTAS: [f64; 8] = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9];
 /// Slacks for which the needed canaries are said where nobody asks for others.
 pub const SLACKS: [f64; 3] = [0.75, 0.5, 0.25];
 
@@ -294,19 +292,6 @@ pub struct Guessed {
     pub correct: u64,
 }
 
-/// Bounds at a delta.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct AtDelta {
-    /// The delta.
-    pub delta: f64,
-    /// What the accountant says.
-    pub epsilon_formal: Epsilon,
-    /// What the audit shows if only the scale of the noise can differ from what is recorded.
-    pub epsilon_lower: f64,
-    /// What it shows whatever the run did.
-    pub epsilon_lower_any: f64,
-}
-
 /// The number of canaries needed for a slack.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Needed {
@@ -394,7 +379,7 @@ impl Shown {
             true => Verdict::Consistent,
         };
         let mut at_deltas = Vec::new();
-        for delta in DELTAS.into_iter().filter_map(|delta| Delta::new(delta).ok()) {
+        for delta in deltas() {
             let here = at(delta)?;
             at_deltas.push(AtDelta {
                 delta: delta.get(),

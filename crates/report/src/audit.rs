@@ -8,9 +8,9 @@ use federated::{
         secrets::{Remembered, Secret, Secrets},
         tails::{Compared, Tails},
     },
-    canaries::{AtDelta, Guessed},
+    canaries::Guessed,
 };
-use privacy::audit::membership::Roc;
+use privacy::audit::{AtDelta, membership::Roc};
 
 use crate::chart::{Chart, Series};
 

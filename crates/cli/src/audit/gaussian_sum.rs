@@ -1,19 +1,13 @@
 //! `keyhush audit gaussian-sum`: the one-run audit on a sum whose epsilon is known.
 
 use clap::Args;
-use federated::{
-    canaries::{AtDelta, Needed},
-    numbers::grouped,
-};
+use federated::{canaries::Needed, numbers::grouped};
 use privacy::{
-    AccountantKind, Adjacency, Delta, NoiseMultiplier, PrivacyEvent,
+    Delta,
     audit::{
-        AuditError, Verdict,
-        binomial::Binomial,
-        gaussian_sum::GaussianSum,
-        one_run::{Guesses, OneRun, Scored},
-        one_shot::OneShot,
-        trade_off::mu_of,
+        AuditError,
+        one_run::Guesses,
+        repeated::{Found, Repeated},
     },
 };
 use report::audit::bounds;
@@ -79,39 +73,32 @@ fn failed(error: AuditError) -> anyhow::Error {
 
 pub(crate) fn run(args: &GaussianSumArgs) -> anyhow::Result<()> {
     let delta = Delta::new(args.delta).map_err(|e| BadInput::illegal("delta", &e))?;
-    let mut exceeded = 0;
-    let mut most: Option<(OneRun, Vec<Scored>)> = None;
-    let mut formal = None;
-    for repetition in 0..args.repetitions {
-        let seed = args.seed.wrapping_add(repetition);
-        let sum = GaussianSum::new(args.canaries, args.epsilon, delta, seed).map_err(failed)?;
-        let scored = sum.scores().map_err(failed)?;
-        let found = OneRun::of(&scored, delta, args.confidence).map_err(failed)?;
-        exceeded += u64::from(found.epsilon_lower_gaussian.max(found.epsilon_lower_any) > sum.epsilon().get());
-        formal = Some(sum.epsilon());
-        if most.as_ref().is_none_or(|(most, _)| found.epsilon_lower_gaussian > most.epsilon_lower_gaussian) {
-            most = Some((found, scored));
-        }
-    }
-    let (Some((found, scored)), Some(formal)) = (most, formal) else { return Ok(()) };
-    let estimate = OneShot::of(&scored, delta).map_err(failed)?.epsilon_estimate;
-    let details = Details {
+    let repeated = Repeated {
         canaries: args.canaries,
-        delta: args.delta,
+        epsilon: args.epsilon,
+        delta,
+        confidence: args.confidence,
         repetitions: args.repetitions,
-        exceeded,
-        guesses: found.guesses.clone(),
-        canaries_needed: args.slack.needed(formal, delta, args.confidence)?,
+        seed: args.seed,
     };
-    let verdict =
-        if is_too_often(args.repetitions, exceeded, args.confidence) { Verdict::Violated } else { Verdict::Consistent };
+    let Repeated { canaries, confidence, repetitions, .. } = repeated;
+    let Found { epsilon_formal, largest, epsilon_estimate, exceeded, verdict, at_deltas } =
+        repeated.run().map_err(failed)?;
+    let details = Details {
+        canaries,
+        delta: args.delta,
+        repetitions,
+        exceeded,
+        guesses: largest.guesses.clone(),
+        canaries_needed: args.slack.needed(epsilon_formal, delta, confidence)?,
+    };
     let answer = Answer {
         audit: "gaussian-sum",
-        epsilon_formal: formal,
-        epsilon_lower: Some(found.epsilon_lower_gaussian),
-        epsilon_lower_any: Some(found.epsilon_lower_any),
-        epsilon_estimate: Some(estimate),
-        confidence: Some(args.confidence),
+        epsilon_formal,
+        epsilon_lower: Some(largest.epsilon_lower_gaussian),
+        epsilon_lower_any: Some(largest.epsilon_lower_any),
+        epsilon_estimate: Some(epsilon_estimate),
+        confidence: Some(confidence),
         verdict,
         says: verdict.words(),
         plot: String::new(),
@@ -120,62 +107,26 @@ pub(crate) fn run(args: &GaussianSumArgs) -> anyhow::Result<()> {
     let mut lines = vec![
         format!(
             "A noised sum with {} canaries and epsilon {} at delta {:e}.",
-            grouped(args.canaries),
-            shown(formal),
+            grouped(canaries),
+            shown(epsilon_formal),
             args.delta
         ),
         format!(
             "With {2} % confidence, epsilon is at least {0:.2} if only the scale of the noise may be wrong, and at least {1:.2} without that assumption.",
-            found.epsilon_lower_gaussian,
-            found.epsilon_lower_any,
-            100.0 * args.confidence
+            largest.epsilon_lower_gaussian,
+            largest.epsilon_lower_any,
+            100.0 * confidence
         ),
-        format!("The estimate, which proves nothing, is {estimate:.2}."),
+        format!("The estimate, which proves nothing, is {epsilon_estimate:.2}."),
     ];
-    if args.repetitions > 1 {
+    if repetitions > 1 {
         lines.push(format!(
             "These are the numbers of the repetition with the largest bound, of {}. In {exceeded} of them a bound was above the true epsilon.",
-            grouped(args.repetitions)
+            grouped(repetitions)
         ));
     }
     lines.extend(needed_lines(&details.canaries_needed));
     let folder = args.output.folder("gaussian-sum")?;
-    let picture = bounds("Epsilon of a noised sum: formal and audited", &at_deltas(args, &scored)?);
+    let picture = bounds("Epsilon of a noised sum: formal and audited", &at_deltas);
     answer.give(&picture, &folder, args.output.json, &lines)
-}
-
-/// Whether so many repetitions are wrong that the audit is wrong more often than it says. Each may be with probability 1 - confidence.
-fn is_too_often(repetitions: u64, exceeded: u64, confidence: f64) -> bool {
-    let odds = (1.0 - confidence) / confidence;
-    exceeded > 0 && Binomial::new(repetitions, odds.ln()).upper_tail(exceeded) <= (1.0 - confidence) * (1.0 + 1e-5)
-}
-
-/// The same at other deltas.
-fn at_deltas(args: &GaussianSumArgs, scored: &[Scored]) -> anyhow::Result<Vec<AtDelta>> {
-    let known = Delta::new(args.delta).map_err(|e| BadInput::illegal("delta", &e))?;
-    let noise = NoiseMultiplier::new(1.0 / mu_of(args.epsilon, known).map_err(failed)?)?;
-    let event = PrivacyEvent::gaussian(Adjacency::ZeroOut, noise);
-    let mut all = Vec::new();
-    for exponent in 2..=9 {
-        let delta = Delta::new(10f64.powi(-exponent))?;
-        let found = OneRun::of(scored, delta, args.confidence).map_err(failed)?;
-        all.push(AtDelta {
-            delta: delta.get(),
-            epsilon_formal: AccountantKind::Best.judge(&event, delta)?.epsilon,
-            epsilon_lower: found.epsilon_lower_gaussian,
-            epsilon_lower_any: found.epsilon_lower_any,
-        });
-    }
-    Ok(all)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_too_often;
-
-    #[test]
-    fn one_wrong_repetition_of_many_is_chance_and_ten_are_not() {
-        assert!(!is_too_often(200, 0, 0.999) && !is_too_often(200, 1, 0.999) && is_too_often(200, 10, 0.999));
-        assert!(is_too_often(1, 1, 0.999), "a single one has a probability of one in a thousand");
-    }
 }

@@ -8,7 +8,7 @@
 //! Directions are coordinates. Canaries are put into blocks, each with a release of its own; a canary is in one of them, so the run costs
 //! as much as one release.
 
-use super::{AuditError, one_run::Scored, trade_off::mu_of};
+use super::{AuditError, bench, one_run::Scored, trade_off::mu_of};
 use crate::{
     AccountantKind, Adjacency, ClipNorm, Delta, Epsilon, NoiseMultiplier, Participation, Segment,
     encoding::{Encoding, NoisePlan, VectorPlan},
@@ -35,10 +35,6 @@ pub struct GaussianSum {
     clipping: Clipping,
     plan: MechanismPlan,
     epsilon: Epsilon,
-}
-
-fn bench(problem: impl std::fmt::Display) -> AuditError {
-    AuditError::Bench(problem.to_string())
 }
 
 impl GaussianSum {

@@ -11,6 +11,7 @@
 //! | [`binomial`]    | tails of the binomial distribution, rounded to the safe side                                 |
 //! | [`one_shot`]    | an estimate of epsilon from the same scores (Andrew et al. 2023)                             |
 //! | [`gaussian_sum`]| a noised sum whose epsilon is known: the audits' own test                                    |
+//! | [`repeated`]    | the one-run audit on many such sums: is it wrong no more often than it says?                 |
 //! | [`hill`]        | the tail of log-likelihood ratios (Popov et al. 2018, appendix A)                            |
 //! | [`exposure`]    | how much more likely a planted secret is than others (Carlini et al. 2019)                   |
 //! | [`membership`]  | telling members from others by a threshold: the ROC curve                                    |
@@ -24,10 +25,13 @@ pub mod hill;
 pub mod membership;
 pub mod one_run;
 pub mod one_shot;
+pub mod repeated;
 pub mod trade_off;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::{Delta, Epsilon};
 
 /// Why an audit says nothing.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -100,6 +104,30 @@ impl Verdict {
             Self::Estimate => "This is an estimate and not a guarantee: the true epsilon can be larger.",
         }
     }
+}
+
+/// Bounds at a delta: a point of the picture of an audit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct AtDelta {
+    /// The delta.
+    pub delta: f64,
+    /// What the accountant says.
+    pub epsilon_formal: Epsilon,
+    /// What the audit shows if only the scale of the noise can differ from what is recorded.
+    pub epsilon_lower: f64,
+    /// What it shows whatever the run did.
+    pub epsilon_lower_any: f64,
+}
+
+/// The deltas of these pictures.
+pub fn deltas() -> impl Iterator<Item = Delta> {
+    DELTAS.into_iter().filter_map(|delta| Delta::new(delta).ok())
+}
+
+const DELTAS: [f64; 8] = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9];
+
+fn bench(problem: impl std::fmt::Display) -> AuditError {
+    AuditError::Bench(problem.to_string())
 }
 
 /// Refuses scores that are no numbers.
