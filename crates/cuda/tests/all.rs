@@ -3,6 +3,7 @@
 mod card;
 mod central;
 mod contract;
+mod greedy;
 mod measuring;
 #[path = "../../federated/tests/small_runs/mod.rs"]
 mod small_runs;

@@ -58,7 +58,7 @@ pub(crate) fn has_card() -> bool {
 }
 
 /// People who type words by Zipf's law; some little, one nothing.
-struct Typists {
+pub(crate) struct Typists {
     vocabulary: u32,
     features: usize,
     /// Entries below are never typed.
@@ -117,21 +117,22 @@ impl Population for Typists {
 }
 
 /// A model, what its users do, and a round of it.
-struct Trial {
-    learner: LanguageLearner,
-    local: LocalPlan,
-    model: Vec<f32>,
-    clipping: Clipping,
+pub(crate) struct Trial {
+    pub(crate) config: ModelConfig,
+    pub(crate) learner: LanguageLearner,
+    pub(crate) local: LocalPlan,
+    pub(crate) model: Vec<f32>,
+    pub(crate) clipping: Clipping,
     plan: VectorPlan,
     encoding: Encoding,
-    typists: Typists,
+    pub(crate) typists: Typists,
     key: StreamKey,
-    rate: f32,
+    pub(crate) rate: f32,
     /// How often text is read in this round, where it is not as the plan says.
     epochs: Option<u32>,
 }
 
-fn local(algorithm: Algorithm) -> LocalPlan {
+pub(crate) fn local(algorithm: Algorithm) -> LocalPlan {
     LocalPlan {
         algorithm,
         batch: BATCH,
@@ -143,12 +144,12 @@ fn local(algorithm: Algorithm) -> LocalPlan {
     }
 }
 
-fn small(preset: &str, vocabulary: usize) -> ModelConfig {
+pub(crate) fn small(preset: &str, vocabulary: usize) -> ModelConfig {
     ModelConfig::preset(preset).unwrap().with_vocabulary(vocabulary)
 }
 
 impl Trial {
-    fn new(config: &ModelConfig, local: LocalPlan, rounding: Rounding, clip: f64) -> Self {
+    pub(crate) fn new(config: &ModelConfig, local: LocalPlan, rounding: Rounding, clip: f64) -> Self {
         let learner = LanguageLearner::new(config, local.batch, local.unroll).unwrap();
         let mut model = learner.initial(1).unwrap();
         learner.after_step(&mut model);
@@ -159,18 +160,30 @@ impl Trial {
         let typists =
             Typists { vocabulary: config.vocabulary as u32, features: config.user_context.unwrap_or(0), least: 0 };
         let key = users_key(&NoiseSource::from(SimulationKey::new(5)), &[3]);
-        Self { learner, local, model, clipping, plan, encoding, typists, key, rate: 0.5, epochs: None }
+        Self {
+            config: config.clone(),
+            learner,
+            local,
+            model,
+            clipping,
+            plan,
+            encoding,
+            typists,
+            key,
+            rate: 0.5,
+            epochs: None,
+        }
     }
 
     /// The same with another clip, and with or without its bit.
-    fn clipped_by(self, clipping: Clipping, clip_bit: bool) -> Self {
+    pub(crate) fn clipped_by(self, clipping: Clipping, clip_bit: bool) -> Self {
         let plan = VectorPlan { clip_bit, ..self.plan.clone() };
         let bound = clipping.rule().bound();
         let encoding = Encoding::new(plan.clone(), bound, None, Adjacency::AddOrRemove).unwrap();
         Self { clipping, encoding, plan, ..self }
     }
 
-    fn task(&self) -> Task<'_> {
+    pub(crate) fn task(&self) -> Task<'_> {
         Task {
             model: &self.model,
             clipping: &self.clipping,
@@ -183,18 +196,18 @@ impl Trial {
         }
     }
 
-    fn users<'a>(&'a self, numbers: &'a [u64]) -> Users<'a> {
+    pub(crate) fn users<'a>(&'a self, numbers: &'a [u64]) -> Users<'a> {
         Users { population: &self.typists, numbers, key: &self.key }
     }
 
-    fn engine(&self, precision: Precision, chunk: usize, check_encodings: bool) -> Option<CardEngine<'_>> {
+    pub(crate) fn engine(&self, precision: Precision, chunk: usize, check_encodings: bool) -> Option<CardEngine<'_>> {
         let options = EngineOptions { precision, chunk: NonZeroUsize::new(chunk), check_encodings };
         let means = Means { engine: CUDA, options, ..Means::threads(KernelPath::best(), 2) };
         has_card().then(|| CardEngine::new(&self.local, &self.learner, means).unwrap_or_else(|e| panic!("{e}")))
     }
 
     /// What the threads' code makes of a user.
-    fn learned(&self, user: u64) -> Learned {
+    pub(crate) fn learned(&self, user: u64) -> Learned {
         let mut examples = Examples::new(self.learner.schema());
         self.typists.read(user, &mut examples).unwrap();
         examples.truncate(self.local.most_tokens.unwrap_or(usize::MAX));
@@ -273,8 +286,9 @@ fn every_way_of_training_is_that_of_the_threads() {
     // A schedule changes how often text is read.
     let trial = Trial::new(&config, once(), Rounding::Nearest, 0.05);
     agrees("three readings by a schedule", &Trial { epochs: Some(3), ..trial });
-    let greedy = || Trial::new(&config, LocalPlan { greedy: true, ..once() }, Rounding::Nearest, 0.05);
-    let layers = by_layer(&greedy(), 0.05);
+    // Within a tighter bound threads are off by more than this themselves (`greedy`).
+    let greedy = || Trial::new(&config, LocalPlan { greedy: true, ..once() }, Rounding::Nearest, 0.3);
+    let layers = by_layer(&greedy(), 0.3);
     agrees("greedy by layers", &greedy().clipped_by(layers, false));
 }
 
@@ -304,7 +318,7 @@ fn agrees(name: &str, trial: &Trial) {
 }
 
 /// A clip of layers, which share the bound.
-fn by_layer(trial: &Trial, clip: f64) -> Clipping {
+pub(crate) fn by_layer(trial: &Trial, clip: f64) -> Clipping {
     let lens: Vec<usize> = trial.learner.layout().parts().iter().map(Part::len).collect();
     let rule = ClipRule::even_layers(ClipNorm::new(clip).unwrap(), &lens).unwrap();
     Clipping::new(rule, ClipBit::None).unwrap()
