@@ -1,13 +1,23 @@
 //! `keyhush eval`: measures how well a model predicts.
 
 use std::{
+    collections::BTreeMap,
     io::Write,
     path::{Path, PathBuf},
 };
 
 use clap::{Args, ValueEnum};
 use corpus::store::{Part, Store};
-use federated::test_sets::{self, Measured};
+use federated::{
+    metrics::{
+        Metric,
+        prediction::{
+            ACCURACY_IN_VOCABULARY, ACCURACY_TOP1, ACCURACY_TOP3, HEAD_10, HEAD_50, HEAD_100, NEXT_WORDS, PERPLEXITY,
+        },
+        registry::METRICS,
+    },
+    test_sets::{self, Measured},
+};
 use indicatif::ProgressBar;
 use lm::{
     folder::Folder,
@@ -20,6 +30,12 @@ use lm::{
 use serde::Serialize;
 
 use crate::{data, failure::BadInput, kernels, model_folder, remaining, threads};
+
+/// The registered metrics that [`rows`] and [`histograms`] show, in more detail; others have a row of their own.
+static IN_DETAIL: [&Metric; 7] =
+    [&ACCURACY_TOP1, &ACCURACY_TOP3, &ACCURACY_IN_VOCABULARY, &PERPLEXITY, &HEAD_10, &HEAD_50, &HEAD_100];
+/// Those that [`Metrics`] has under the same names.
+static IN_METRICS: [&Metric; 2] = [&ACCURACY_IN_VOCABULARY, &PERPLEXITY];
 
 /// Arguments of `keyhush eval`.
 #[derive(Args)]
@@ -86,6 +102,9 @@ struct Set {
     set: String,
     #[serde(flatten)]
     metrics: Metrics,
+    /// The numbers that runs have of a model, by their names there.
+    #[serde(flatten)]
+    registered: BTreeMap<&'static str, f64>,
 }
 
 pub(crate) fn eval(args: &EvalArgs) -> anyhow::Result<()> {
@@ -125,8 +144,14 @@ impl Set {
         if metrics.tokens == 0 {
             return Err(BadInput::wrong(field, format!("{} has no {what}", path.display())));
         }
-        Ok(Self { set: path.display().to_string(), metrics })
+        Ok(Self { set: path.display().to_string(), metrics, registered: registered(counts) })
     }
+}
+
+/// The registered metrics of a language model, but those that [`Metrics`] has under the same names.
+fn registered(counts: &Counts) -> BTreeMap<&'static str, f64> {
+    let others = NEXT_WORDS.of_counts(counts).filter(|(metric, _)| !IN_METRICS.contains(metric));
+    others.map(|(metric, value)| (metric.name, value)).collect()
 }
 
 /// Refuses a store whose ids mean something else to the model.
@@ -154,7 +179,7 @@ fn print(answer: &Answer, json: bool) -> anyhow::Result<()> {
     for (i, set) in answer.sets.iter().enumerate() {
         let gap = if i > 0 { "\n" } else { "" };
         writeln!(out, "{gap}{}", set.set)?;
-        for (name, value) in rows(&set.metrics) {
+        for (name, value) in rows(&set.metrics).into_iter().chain(more_rows(&set.registered)) {
             writeln!(out, "  {name:<19} {value}")?;
         }
         histograms(&set.metrics, &mut out)?;
@@ -185,6 +210,12 @@ fn rows(metrics: &Metrics) -> Vec<(&'static str, String)> {
     rows
 }
 
+/// The registered metrics that are shown nowhere else.
+fn more_rows(registered: &BTreeMap<&'static str, f64>) -> impl Iterator<Item = (&'static str, String)> {
+    let others = METRICS.iter().filter(|metric| !IN_DETAIL.contains(metric));
+    others.filter_map(|metric| Some((metric.label, metric.shown(*registered.get(metric.name)?))))
+}
+
 fn histograms(metrics: &Metrics, out: &mut impl Write) -> std::io::Result<()> {
     let Some(heads) = metrics.headedness else { return Ok(()) };
     writeln!(
@@ -196,4 +227,37 @@ fn histograms(metrics: &Metrics, out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out, "  {:<19}{shares}", format!("  {head}"))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn counts() -> Counts {
+        let mut counts = Counts::default();
+        counts.words.targets = 4;
+        counts.words.hits = [1, 2, 3];
+        counts
+    }
+
+    #[test]
+    fn every_registered_metric_is_shown_once() {
+        let counts = counts();
+        let set = Set::new("text", Path::new("some.txt"), &counts, "words").unwrap();
+        let said = serde_json::to_value(&set).unwrap();
+        let measured: Vec<_> = NEXT_WORDS.of_counts(&counts).collect();
+        assert!(measured.len() >= NEXT_WORDS.metrics.len());
+        for (metric, value) in measured {
+            assert_eq!(said[metric.name], json!(value), "{metric:?}");
+        }
+        let text = serde_json::to_string(&set).unwrap();
+        for key in said.as_object().unwrap().keys() {
+            assert_eq!(text.matches(&format!("\"{key}\":")).count(), 1, "{text}");
+        }
+        assert_eq!(more_rows(&set.registered).count(), 0, "all of today's are shown in detail");
+        let recall = BTreeMap::from([("recall_top5", 0.25)]);
+        assert_eq!(more_rows(&recall).map(|(_, value)| value).collect::<Vec<_>>(), ["25.00 %"]);
+    }
 }

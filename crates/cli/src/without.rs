@@ -1,5 +1,8 @@
 //! Commands that this program was built without. They stay in the list of commands, and say how to get a program that has them.
-#![cfg_attr(feature = "full", allow(dead_code, unused_imports, reason = "nothing is missing"))]
+#![cfg_attr(
+    any(feature = "cuda", feature = "network"),
+    allow(dead_code, unused_imports, reason = "what is there is not asked for here")
+)]
 
 use std::ffi::OsString;
 

@@ -270,6 +270,12 @@ impl Measures {
         MEASURES.iter().find(|measures| measures.name == name).copied()
     }
 
+    /// Its numbers over what a model was asked, and those that are asked of a last model alone.
+    pub fn of_counts(&self, counts: &Counts) -> impl Iterator<Item = (&'static Metric, f64)> {
+        let asked = METRICS.iter().filter(|metric| self.metrics.contains(metric) || !metric.is_in_lines());
+        asked.filter_map(|metric| Some((*metric, metric.of_counts(counts)?)))
+    }
+
     /// The headline and what is shown beside it.
     pub fn shown_first(&self) -> impl Iterator<Item = &'static Metric> {
         std::iter::once(self.headline).chain(self.beside.iter().copied())
