@@ -28,7 +28,7 @@ use thiserror::Error;
 use self::part::{PartStands, standing_of};
 use super::{
     admission::{Admission, EnrolmentLimits, Enrolments, PlaceKey, hour_of},
-    desk::{Aggregation, Closed, Desk, DeskError, Opening, Place, Progress},
+    desk::{Aggregation, Closed, Desk, DeskError, Fates, Opening, Place, Progress},
     left_out::{LeaveOut, left_out},
     limits::ParticipationLimits,
     order::Order,
@@ -47,8 +47,6 @@ const MOST_PATIENCE_MS: u64 = 30_000;
 const ASK_AGAIN_MS: u32 = 1_000;
 /// A device that is not let into the lobby stays away for so many seconds at least, whatever the pace.
 const NOT_NEEDED_S: u64 = 1;
-/// So many times as long as their attempt took, devices may be silent after it before they are taken to have dropped out.
-const SILENT: u64 = 2;
 const LATE: &str = "the attempt needs no more reports, or its time is over";
 const CLOSED: &str = "the attempt no longer exists";
 const MS_OF_DAY: u64 = 24 * 60 * 60 * 1000;
@@ -138,8 +136,9 @@ struct Running {
     round: Option<u64>,
     /// How long a round takes from when devices are given it, in seconds; none before the first is over.
     round_s: Option<f64>,
-    /// Devices that were still at work when their attempt was over, until when: what becomes of them is counted.
-    lingering: BTreeMap<Ticket, Lingers>,
+    /// Devices of attempts that are over, of whom some were still at work then: all of them are counted together once it is known what
+    /// became of those.
+    lingering: Vec<Lingering>,
     /// The devices of the last settled attempt: those that took part, each with the round from which it is eligible again. A device
     /// that was not told that its report counts can still ask.
     settled: BTreeMap<Ticket, Option<u64>>,
@@ -186,22 +185,25 @@ impl Running {
         self.desk.as_ref().is_some_and(|desk| !desk.is_over())
     }
 
-    /// Whose time ran out after their attempt was over has dropped out, and who has been silent for long has done so in all likelihood.
-    fn forget_lingering(&mut self, now: u64) {
-        let before = self.lingering.len();
-        self.lingering.retain(|_, lingers| now <= lingers.until);
-        self.over.saw(0, (before - self.lingering.len()) as u64);
-        self.over.misses(self.lingering.values().filter(|lingers| now > lingers.missing_from).count() as u64);
+    /// Counts the devices of attempts that are over, once the fate of all is known: a device that has not come until then has dropped out.
+    fn count_lingering(&mut self, now: u64) {
+        let over = &mut self.over;
+        self.lingering.retain(|Lingering { fates, until }| {
+            let is_known = fates.open.is_empty() || now > *until;
+            if is_known {
+                over.saw(fates.reported, fates.dropped + fates.open.len() as u64);
+            }
+            !is_known
+        });
     }
 }
 
-/// A device that was still at work when its attempt was over, in milliseconds.
-#[derive(Debug, Clone, Copy)]
-struct Lingers {
-    /// Then its time is over.
+/// Devices that were asked together in an attempt that is over.
+#[derive(Debug)]
+struct Lingering {
+    fates: Fates,
+    /// Who has not come until then, in milliseconds, has dropped out.
     until: u64,
-    /// From then on it has probably dropped out.
-    missing_from: u64,
 }
 
 /// A device that could take part, and waits.
@@ -294,7 +296,7 @@ impl Coordinator {
                 returning: BTreeSet::new(),
                 round,
                 round_s,
-                lingering: BTreeMap::new(),
+                lingering: Vec::new(),
                 settled: BTreeMap::new(),
             },
         );
@@ -545,7 +547,7 @@ impl Coordinator {
     /// When an attempt cannot continue.
     pub fn tick(&mut self, now: u64) -> Result<(), CoordinatorError> {
         // Not with every report: there may be thousands of them.
-        self.tasks.values_mut().for_each(|running| running.forget_lingering(now));
+        self.tasks.values_mut().for_each(|running| running.count_lingering(now));
         self.advance(now)?;
         self.select(now)?;
         let impatient: Vec<RequestId> =
@@ -723,14 +725,10 @@ impl Coordinator {
             return Ok(());
         };
         self.batch.push(Write::Settle { at: *at, absent: desk.absent() });
-        let (reported, dropped) = desk.seen();
-        running.over.fade();
-        running.over.saw(reported, dropped);
-        let silent_from = now + SILENT * desk.took(now);
-        running.lingering.extend(desk.at_work().map(|(ticket, until, is_silent)| {
-            let missing_from = if is_silent { now } else { silent_from };
-            (ticket, Lingers { until, missing_from })
-        }));
+        running.over.fade(desk.places());
+        let until = desk.fates_known_at(now);
+        running.lingering.extend(desk.fates().map(|fates| Lingering { fates, until }));
+        running.count_lingering(now);
         let took_s = desk.took(now) as f64 / 1000.0;
         running.round_s = Some(running.round_s.map_or(took_s, |before| 0.5 * before + 0.5 * took_s));
         running.round = Some(if took_part.is_empty() { at.round } else { at.round + 1 });

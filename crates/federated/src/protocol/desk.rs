@@ -130,6 +130,8 @@ pub struct Place {
     pub ticket: Ticket,
     /// The device's progress.
     pub progress: Progress,
+    /// By when it was to report.
+    until: u64,
     /// Whether anything of its input can have arrived: then it took part, whatever became of it.
     pub touched: bool,
     /// Whether it was given the task before a restart, and nothing is known of it since: it may not have heard of that.
@@ -147,6 +149,17 @@ impl Place {
     const fn touch(&mut self) {
         (self.touched, self.restored) = (true, false);
     }
+}
+
+/// What became of devices, as over-selection counts it: did they report in the time that others took?
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Fates {
+    /// Who did, whether or not it was still needed.
+    pub reported: u64,
+    /// Who did not.
+    pub dropped: u64,
+    /// Who may still.
+    pub open: BTreeSet<Ticket>,
 }
 
 /// One attempt, while it is open.
@@ -168,8 +181,6 @@ pub struct Desk {
     /// When devices were given the task, first and last.
     assigned_at: Option<(u64, u64)>,
     dropped: u64,
-    /// Who came when nothing more was needed.
-    late: u64,
     closed: Option<Closed>,
     over: bool,
 }
@@ -223,30 +234,29 @@ impl Desk {
             merged_at: now,
             opened_at: now,
             dropped: 0,
-            late: 0,
             closed: None,
             over: false,
             opening,
             sum,
         };
         for device in assigned {
-            let until = now + desk.opening.windows.report_ms;
-            let progress = if merged.contains(&device) { Progress::Merged } else { Progress::Working { until } };
             // What arrived before the crash and was not merged is not known: everybody counts.
-            desk.place(device, progress, true);
+            desk.place(device, merged.contains(&device), true, now);
         }
         desk.places.values_mut().for_each(|place| place.restored = true);
         desk.close_if_full();
         Ok(desk)
     }
 
-    fn place(&mut self, device: DeviceKey, progress: Progress, touched: bool) {
+    fn place(&mut self, device: DeviceKey, is_merged: bool, touched: bool, now: u64) {
         let ticket = self.opening.key.ticket(&self.opening.at, &self.model(), &device);
+        let until = now + self.opening.windows.report_ms;
         self.tickets.insert(ticket, device);
-        if let Progress::Working { until } = progress {
+        if !is_merged {
             self.at_work.begins(device, until);
         }
-        self.places.insert(device, Place { ticket, progress, touched, restored: false });
+        let progress = if is_merged { Progress::Merged } else { Progress::Working { until } };
+        self.places.insert(device, Place { ticket, progress, until, touched, restored: false });
     }
 
     /// The digest of the model.
@@ -294,7 +304,9 @@ impl Desk {
         self.closed.take()
     }
 
-    /// How many more devices are wanted. Devices that have been silent for long are not counted on.
+    /// How many more devices are wanted. Devices that have been silent for long are not counted on; but they have not dropped out for certain, and
+    /// never are more at work than the worst drop-out that is planned for needs: else a crowd that reports at once, and makes the others look silent, has
+    /// everybody asked.
     #[must_use]
     pub fn wanted(&self, over: &OverSelection) -> u64 {
         if self.over {
@@ -302,13 +314,27 @@ impl Desk {
         }
         match &self.opening.aggregation {
             Aggregation::Plain(_) => {
-                over.select(self.opening.goal - self.reports).saturating_sub(self.at_work.counted_on())
+                let lacks = self.with_own(over).select(self.opening.goal - self.reports);
+                let at_work = self.reports + self.at_work.counted_on() + self.at_work.silent();
+                let room = OverSelection::most(self.opening.goal).saturating_sub(at_work);
+                lacks.saturating_sub(self.at_work.counted_on()).min(room)
             }
             Aggregation::Secure(_) if self.assigned_at.is_some() => 0,
             Aggregation::Secure(secure) => {
                 over.select(self.opening.goal).max(secure.least_clients()).min(secure.most_clients())
             }
         }
+    }
+
+    /// What was measured before, and here, once the fate of half of its devices is known: where more of them are lost than ever before, as many
+    /// will be of those who are asked in their place.
+    fn with_own(&self, over: &OverSelection) -> OverSelection {
+        let mut over = *over;
+        let lost = self.dropped + self.at_work.silent();
+        if lost > 0 && 2 * (self.reports + lost) >= self.places() {
+            over.saw(self.reports, lost);
+        }
+        over
     }
 
     /// Whether devices were waited for long enough.
@@ -349,9 +375,8 @@ impl Desk {
     /// # Errors
     /// When secure aggregation cannot begin.
     pub fn assign(&mut self, devices: &[DeviceKey], now: u64) -> Result<Write, DeskError> {
-        let until = now + self.opening.windows.report_ms;
         for device in devices {
-            self.place(*device, Progress::Working { until }, false);
+            self.place(*device, false, false, now);
         }
         self.assigned_at = Some((self.assigned_at.map_or(now, |(first, _)| first), now));
         if let Aggregation::Secure(secure) = &mut self.opening.aggregation {
@@ -387,7 +412,6 @@ impl Desk {
         {
             place.progress = Progress::Late;
             self.at_work.ends(*device, until);
-            self.late += 1;
         }
     }
 
@@ -545,23 +569,34 @@ impl Desk {
         if self.fresh.len() >= LEAST_MERGED { (self.merged_at + MERGE_EVERY_MS).min(soon) } else { soon }
     }
 
-    /// The numbers of devices that reported, in time or late, and that timed out or dropped out.
+    /// What became of its devices: first of those who have been given as long as any of them is waited for, then of those who were asked
+    /// later. In secure aggregation everything is known of all.
     #[must_use]
-    pub fn seen(&self) -> (u64, u64) {
-        match &self.opening.aggregation {
-            Aggregation::Plain(_) => (self.reports + self.late, self.dropped),
-            Aggregation::Secure(secure) => secure.seen(),
+    pub fn fates(&self) -> [Fates; 2] {
+        if let Aggregation::Secure(secure) = &self.opening.aggregation {
+            let (reported, dropped) = secure.seen();
+            return [Fates { reported, dropped, ..Fates::default() }, Fates::default()];
         }
+        let mut fates = [Fates::default(), Fates::default()];
+        for place in self.places.values() {
+            let is_silent = self.at_work.is_silent(place.until);
+            let of = &mut fates[usize::from(!is_silent)];
+            match place.progress {
+                Progress::Arrived | Progress::Merged => of.reported += 1,
+                // Another one was asked in its place: over-selection is there so that this is not needed.
+                Progress::Working { .. } | Progress::Late if is_silent => of.dropped += 1,
+                Progress::Late => of.reported += 1,
+                Progress::Expired => of.dropped += 1,
+                Progress::Working { .. } => _ = of.open.insert(place.ticket),
+            }
+        }
+        fates
     }
 
-    /// The tickets of devices that are still at work, until when, and whether they have been silent for too long. None in secure
-    /// aggregation, where every outcome is known.
-    pub fn at_work(&self) -> impl Iterator<Item = (Ticket, u64, bool)> + '_ {
-        let plain = matches!(self.opening.aggregation, Aggregation::Plain(_));
-        self.places.values().filter_map(move |place| match place.progress {
-            Progress::Working { until } if plain => Some((place.ticket, until, self.at_work.is_silent(until))),
-            _ => None,
-        })
+    /// Until when devices that are still at work may report, before they count as dropped out.
+    #[must_use]
+    pub fn fates_known_at(&self, now: u64) -> u64 {
+        now + self.at_work.patience_after(self.took(now))
     }
 
     /// It is settled: who was given the task and sent nothing at all.

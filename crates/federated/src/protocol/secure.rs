@@ -40,8 +40,8 @@ pub struct SecureDesk {
     until: u64,
     /// Since when enough inputs are there for a sum: the others have the time of an answer from then on.
     enough_since: Option<u64>,
-    /// The number of inputs that arrived.
-    inputs: u64,
+    /// Who was asked for what comes before the sum, and did not answer in time.
+    dropped: u64,
 }
 
 /// The phase of the secure aggregation.
@@ -137,7 +137,7 @@ impl SecureDesk {
             windows: None,
             until: 0,
             enough_since: None,
-            inputs: 0,
+            dropped: 0,
         }
     }
 
@@ -238,9 +238,6 @@ impl SecureDesk {
         match taken {
             Ok(()) => {
                 self.answered.insert(client);
-                if matches!(self.phase, Phase::Masked(_)) {
-                    self.inputs += 1;
-                }
                 Ok(())
             }
             Err(Refusal::Repeated(_)) => Ok(()),
@@ -267,21 +264,29 @@ impl SecureDesk {
 
     /// Whether the phase is over: everybody has answered, or the time is over.
     fn is_due(&self, now: u64) -> bool {
-        let expected = match &self.phase {
-            Phase::Before | Phase::Over => return false,
-            Phase::Keys(_) => self.devices.len(),
-            Phase::Shares(server) => server.clients().count(),
-            Phase::Masked(server) => server.clients().count(),
-            Phase::Agreement(server) => server.clients().count(),
-            Phase::Unmask(server) => server.clients().count(),
-        };
+        let Some(expected) = self.expected() else { return false };
         let answer_ms = self.windows.as_ref().map_or(0, |windows| windows.answer_ms);
         let enough = self.enough_since.is_some_and(|since| now > since + answer_ms);
         self.answered.len() >= expected || enough || now > self.until
     }
 
+    /// How many are to answer in this phase.
+    fn expected(&self) -> Option<usize> {
+        Some(match &self.phase {
+            Phase::Before | Phase::Over => return None,
+            Phase::Keys(_) => self.devices.len(),
+            Phase::Shares(server) => server.clients().count(),
+            Phase::Masked(server) => server.clients().count(),
+            Phase::Agreement(server) => server.clients().count(),
+            Phase::Unmask(server) => server.clients().count(),
+        })
+    }
+
     /// Ends the phase. Devices that have not answered have dropped out.
     fn advance(&mut self) -> Result<Advanced, RoundFailure> {
+        if matches!(self.phase, Phase::Keys(_) | Phase::Shares(_) | Phase::Masked(_)) {
+            self.dropped += self.expected().unwrap_or(0).saturating_sub(self.answered.len()) as u64;
+        }
         Ok(match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Before | Phase::Over => Advanced::To(Phase::Over),
             Phase::Keys(server) => Advanced::To(Phase::Shares(server.close(Connect::Found)?)),
@@ -295,10 +300,11 @@ impl SecureDesk {
         })
     }
 
-    /// How many inputs arrived, and how many devices gave none.
+    /// How many devices answered all that they were asked for until their inputs had arrived, and how many did not. Where an attempt was spoiled before
+    /// that, the others have not dropped out: a device that spoils one would have as many as there may be asked for the next.
     #[must_use]
     pub fn seen(&self) -> (u64, u64) {
-        (self.inputs, (self.numbers.len() as u64).saturating_sub(self.inputs))
+        ((self.numbers.len() as u64).saturating_sub(self.dropped), self.dropped)
     }
 }
 
@@ -308,4 +314,66 @@ enum Advanced {
     To(Phase),
     /// All answers have arrived.
     Complete(CollectUnmask),
+}
+
+#[cfg(test)]
+mod tests {
+    use privacy::{
+        Adjacency, ClipNorm,
+        encoding::{Encoding, VectorPlan},
+        stages::Residues,
+    };
+    use secagg::{
+        client::Client,
+        entropy::OsEntropy,
+        parameters::{Adversary, Assumptions, Floor},
+        session::Inputs,
+    };
+
+    use super::*;
+
+    const WINDOWS: Windows = Windows { select_ms: 1, report_ms: 1_000, answer_ms: 1_000, tick_ms: 1 };
+
+    /// A secure attempt of six devices, which are asked for their keys.
+    fn asks_for_keys() -> (SecureDesk, Vec<DeviceKey>) {
+        let clip = ClipNorm::new(1.0).unwrap();
+        let encoding = Encoding::new(VectorPlan::of_update(1, 12), clip, None, Adjacency::ZeroOut).unwrap();
+        let residues = Residues::new(&encoding, 6).unwrap();
+        let terms = Terms {
+            task: [1; 32],
+            model: [9; 32],
+            round: 0,
+            assumptions: Assumptions::new(0.3, 0.0, Adversary::Curious),
+            most_clients: 6,
+            least_survivors: 4,
+            dimension: residues.len() as u32,
+            bits: residues.bits(),
+            inputs: Inputs::Bounded { largest: residues.largest() },
+            most_evidence: 0,
+        };
+        let mut desk = SecureDesk::new(terms, 6, Box::new(OsEntropy));
+        let devices: Vec<DeviceKey> = (1..=6).map(|byte| DeviceKey([byte; 32])).collect();
+        desk.begin(&devices, &WINDOWS, 0).unwrap();
+        (desk, devices)
+    }
+
+    /// A device that spoiled an attempt before its inputs were asked for made everybody in it count as dropped out: the next one asked as many as there may be.
+    #[test]
+    fn a_spoiled_attempt_counts_only_those_who_did_not_answer() {
+        let (mut desk, devices) = asks_for_keys();
+        assert_eq!(desk.seen(), (6, 0), "nothing was asked for in vain");
+        let floor = Floor { clients: 3, survivors: 2, corrupted: 0.0, dropout: 0.0, ..Floor::default() };
+        let offer = *desk.offer().unwrap();
+        for device in &devices[..5] {
+            let (_, keys) = Client::begin(offer, floor, &Everybody, &mut OsEntropy).unwrap();
+            desk.receive(device, &keys).unwrap();
+        }
+        assert!(desk.tick(1_000).is_none());
+        assert_eq!((desk.phase.word(), desk.seen()), ("keys", (6, 0)), "there is time");
+        assert!(desk.tick(1_001).is_none());
+        assert_eq!((desk.phase.word(), desk.seen()), ("shares", (5, 1)));
+        desk.receive(&devices[0], b"this is no share").unwrap_err();
+        assert!(desk.tick(2_002).is_some_and(|end| end.is_err()), "nobody sent shares");
+        assert_eq!(desk.seen(), (0, 6), "and all were asked for them");
+    }
 }

@@ -84,7 +84,7 @@ pub(super) fn attempt(bytes: &[u8]) -> bool {
         assert!(desk.of(device).is_some(), "somebody who was given the attempt is not known");
         _ = desk.begins(device, 1);
     }
-    _ = (desk.absent(), desk.seen(), desk.took(5), desk.at_work().count());
+    _ = (desk.absent(), desk.fates(), desk.fates_known_at(5));
     desk.tick(1 << 40);
     goes_on && desk.take_closed().is_some()
 }

@@ -105,13 +105,12 @@ impl Coordinator {
 
     /// Whether it is of a device that was still at work when its attempt was over: it has not dropped out.
     fn came_after_all(&mut self, ticket: &Ticket) -> bool {
-        for running in self.tasks.values_mut() {
-            if running.lingering.remove(ticket).is_some() {
-                running.over.saw(1, 0);
-                return true;
-            }
-        }
-        false
+        let lingering = self.tasks.values_mut().flat_map(|running| &mut running.lingering);
+        let came = lingering.map(|lingering| &mut lingering.fates).find(|fates| fates.open.contains(ticket));
+        let Some(fates) = came else { return false };
+        fates.open.remove(ticket);
+        fates.reported += 1;
+        true
     }
 }
 
@@ -182,11 +181,15 @@ mod tests {
 
     /// A coordinator that wants two reports and has given the task to three devices, who have a second: their tickets.
     fn given_to_three() -> (Coordinator, [Ticket; 3]) {
+        given_to_three_within(opening().windows)
+    }
+
+    fn given_to_three_within(windows: Windows) -> (Coordinator, [Ticket; 3]) {
         let tickets = DEVICES.map(|device| opening().key.ticket(&AT, &[9; 32], &device));
         let store = Arc::new(MemoryStore::new([7; 32]));
         store.commit(&DEVICES.map(|device| Write::Enrol { device, day: 1 })).unwrap();
         let mut coordinator = started(store, None);
-        coordinator.open(opening(), 0).unwrap();
+        coordinator.open(Opening { windows, ..opening() }, 0).unwrap();
         for (request, device) in (1..).zip(DEVICES) {
             coordinator.said(request, device, &CHECK_IN, 0).unwrap();
         }
@@ -220,18 +223,22 @@ mod tests {
     fn who_breaks_its_bounds_is_asked_no_more_and_another_one_is() {
         let (mut coordinator, tickets) = given_to_three();
         let wanted = |coordinator: &Coordinator| desk(coordinator).wanted(&OverSelection::default());
+        let seen = |coordinator: &Coordinator| {
+            let [_, fates] = desk(coordinator).fates();
+            (fates.reported, fates.dropped)
+        };
         assert_eq!((begins(&mut coordinator, &tickets[0], 1), wanted(&coordinator)), (None, 0));
         coordinator.broke_bounds(&tickets[0]);
         for now in [2, 3] {
             assert_eq!(begins(&mut coordinator, &tickets[0], now), Some(Reason::Late.into()), "it is not read again");
         }
         assert!(!coordinator.is_wanted(&tickets[0], 4));
-        assert_eq!((wanted(&coordinator), desk(&coordinator).seen()), (1, (0, 1)));
+        assert_eq!((wanted(&coordinator), seen(&coordinator)), (1, (0, 1)));
         assert_eq!(reports(&mut coordinator, &tickets[0], 4), Some(Reason::Late.into()));
         // Who is in the sum stays there, whatever comes in its name.
         assert_eq!(reports(&mut coordinator, &tickets[1], 5), None);
         coordinator.broke_bounds(&tickets[1]);
-        assert_eq!((wanted(&coordinator), desk(&coordinator).seen()), (1, (1, 1)));
+        assert_eq!((wanted(&coordinator), seen(&coordinator)), (1, (1, 1)));
         assert!(desk(&coordinator).absent().iter().all(|device| device.0 == [3; 32]), "who sent something took part");
     }
 
@@ -327,91 +334,150 @@ mod tests {
             if !settled_first {
                 settle(&mut coordinator);
             }
-            coordinator.tick(5_000).unwrap();
-            let mut seen = OverSelection::default();
-            seen.saw(3, 0);
-            assert_eq!(coordinator.tasks[&TASK].over, seen, "settled first: {settled_first}");
+            assert_eq!(measured_at(&mut coordinator, 5_000), saw(3, 0), "settled first: {settled_first}");
         }
         // Who never comes has dropped out.
         let (mut coordinator, tickets) = given_to_three();
         tickets[..2].iter().for_each(|ticket| _ = reports(&mut coordinator, ticket, 1));
         coordinator.settle(&AT, &BTreeSet::new(), 3).unwrap();
-        coordinator.tick(5_000).unwrap();
-        let mut seen = OverSelection::default();
-        seen.saw(2, 1);
-        assert_eq!(coordinator.tasks[&TASK].over, seen);
+        assert_eq!(measured_at(&mut coordinator, 5_000), saw(2, 1));
     }
 
-    /// A round that asked for exactly its goal waited ten minutes for devices that had dropped out, since of those before them nothing was known yet.
-    #[test]
-    fn who_is_silent_for_long_is_taken_to_have_dropped_out_before_its_time_is_over() {
-        let (mut coordinator, tickets) = given_to_three();
-        tickets[..2].iter().for_each(|ticket| _ = reports(&mut coordinator, ticket, 10));
-        coordinator.settle(&AT, &BTreeSet::new(), 10).unwrap();
+    /// What was measured, at some time.
+    fn measured_at(coordinator: &mut Coordinator, now: u64) -> OverSelection {
+        coordinator.tick(now).unwrap();
+        coordinator.tasks[&TASK].over
+    }
+
+    fn saw(reported: u64, dropped: u64) -> OverSelection {
         let mut seen = OverSelection::default();
-        seen.saw(2, 0);
-        for (now, missing) in [(11, 0), (29, 0), (31, 1), (900, 1)] {
-            coordinator.tick(now).unwrap();
-            seen.misses(missing);
-            assert_eq!(coordinator.tasks[&TASK].over, seen, "at {now}");
+        seen.saw(reported, dropped);
+        seen
+    }
+
+    /// The quick were counted when their attempt was over, and those who had dropped out ten minutes later: nobody seemed to drop out, the next round asked
+    /// for exactly its goal, and waited.
+    #[test]
+    fn the_quick_are_counted_together_with_those_who_never_come() {
+        let windows = Windows { report_ms: 600_000, ..opening().windows };
+        let settled = |now: u64| {
+            let (mut coordinator, tickets) = given_to_three_within(windows);
+            tickets[..2].iter().for_each(|ticket| _ = reports(&mut coordinator, ticket, now));
+            coordinator.settle(&AT, &BTreeSet::new(), now).unwrap();
+            (coordinator, tickets)
+        };
+        // Twice as long as the attempt took, and at least two seconds, a device that is still at work may come.
+        for (took, known_at) in [(10_000, 30_000), (10, 2_010)] {
+            let (mut coordinator, _) = settled(took);
+            assert_eq!(measured_at(&mut coordinator, known_at), saw(0, 0));
+            assert_eq!(measured_at(&mut coordinator, known_at + 1), saw(2, 1));
         }
-        assert_eq!(reports(&mut coordinator, &tickets[2], 901), Some(Reason::Late.into()));
-        seen.misses(0);
-        seen.saw(1, 0);
-        coordinator.tick(902).unwrap();
-        assert_eq!(coordinator.tasks[&TASK].over, seen, "it was slow");
+        let (mut coordinator, tickets) = settled(10_000);
+        assert_eq!(reports(&mut coordinator, &tickets[2], 29_000), Some(Reason::Late.into()));
+        assert_eq!(measured_at(&mut coordinator, 29_001), saw(3, 0), "it was slow; nobody is waited for any more");
+        let (mut coordinator, tickets) = settled(10_000);
+        assert_eq!(measured_at(&mut coordinator, 30_001), saw(2, 1));
+        assert_eq!(reports(&mut coordinator, &tickets[2], 30_002), Some(Reason::Closed.into()));
+        assert_eq!(measured_at(&mut coordinator, 30_003), saw(2, 1), "a round that needed it would have waited for it");
     }
 
     /// The tickets of those who are given the task in a flush, by their requests.
     fn given(coordinator: &mut Coordinator) -> Vec<(u64, Ticket)> {
-        let answers = coordinator.flush().unwrap();
         let ticket = |answer: Answer| match answer.says {
-            Some(Says::Assignment(assignment)) => Ticket(assignment.ticket.try_into().unwrap()),
-            other => panic!("{other:?}"),
+            Some(Says::Assignment(assignment)) => Some(Ticket(assignment.ticket.try_into().unwrap())),
+            _ => None,
         };
-        answers.into_iter().map(|(request, answer)| (request, ticket(answer))).collect()
+        let answers = coordinator.flush().unwrap().into_iter();
+        answers.filter_map(|(request, answer)| Some((request, ticket(answer)?))).collect()
+    }
+
+    /// An attempt at a goal that has ten minutes for its reports, and so many devices that wait for it, of which the numbers are their requests.
+    fn opened_to(devices: u8, goal: u64, seen: OverSelection) -> Coordinator {
+        let store = Arc::new(MemoryStore::new([7; 32]));
+        let keys: Vec<DeviceKey> = (1..=devices).map(|byte| DeviceKey([byte; 32])).collect();
+        let enrol = |device: &DeviceKey| Write::Enrol { device: *device, day: 1 };
+        store.commit(&keys.iter().map(enrol).collect::<Vec<_>>()).unwrap();
+        let mut coordinator = Coordinator::new(store, Box::new(Anybody), Pace::default(), 1).unwrap();
+        let asking = Asking { limits: limits(), goal, begin_with: 1, population: 1_000 };
+        coordinator.add_task(TASK, asking, None).unwrap();
+        coordinator.tasks.get_mut(&TASK).unwrap().over = seen;
+        let windows = Windows { report_ms: 600_000, ..opening().windows };
+        coordinator.open(Opening { goal, windows, ..opening() }, 0).unwrap();
+        come_again(&mut coordinator, devices, 0);
+        coordinator
+    }
+
+    /// All of so many devices check in, and wait in the lobby if they may be needed.
+    fn come_again(coordinator: &mut Coordinator, devices: u8, now: u64) {
+        for byte in 1..=devices {
+            coordinator.said(byte.into(), DeviceKey([byte; 32]), &CHECK_IN, now).unwrap();
+        }
     }
 
     /// A round that asked for exactly its goal waited ten minutes for those of its own who had dropped out.
     #[test]
     fn where_somebody_is_silent_for_long_another_one_is_asked_and_both_reports_are_taken() {
-        let store = Arc::new(MemoryStore::new([7; 32]));
-        let devices = [1, 2, 3, 4, 5, 6].map(|byte| DeviceKey([byte; 32]));
-        store.commit(&devices.map(|device| Write::Enrol { device, day: 1 })).unwrap();
-        let mut coordinator = started(store, None);
-        coordinator.tasks.get_mut(&TASK).unwrap().over.saw(100, 0);
-        let windows = Windows { report_ms: 600_000, ..opening().windows };
-        coordinator.open(Opening { goal: 4, windows, ..opening() }, 0).unwrap();
-        for (request, device) in (1..).zip(devices) {
-            coordinator.said(request, device, &CHECK_IN, 0).unwrap();
-        }
+        let seen = saw(1_000_000, 0);
+        let mut coordinator = opened_to(7, 4, seen);
         let first = given(&mut coordinator);
-        assert_eq!(first.len(), 4, "nobody has dropped out until now: exactly the goal is asked");
+        assert_eq!(first.len(), 5, "nobody has dropped out until now: hardly more than the goal are asked");
         first[..2].iter().for_each(|(_, ticket)| assert_eq!(reports(&mut coordinator, ticket, 1_000), None));
         coordinator.tick(3_000).unwrap();
         assert_eq!(given(&mut coordinator), []);
         coordinator.tick(3_001).unwrap();
         let second = given(&mut coordinator);
-        assert_eq!(second.iter().map(|(request, _)| *request).collect::<Vec<_>>(), [5, 6], "in place of two");
+        assert_eq!(second.iter().map(|(request, _)| *request).collect::<Vec<_>>(), [6, 7], "in place of three");
         assert_eq!(reports(&mut coordinator, &first[2].1, 3_500), None, "it was slow, and is in the sum");
         assert_eq!(reports(&mut coordinator, &second[0].1, 4_000), None);
         assert!(coordinator.has_closed(&TASK), "ten minutes early");
-        // Each of the two who have not reported counts once: as missing, then as what becomes of it.
-        coordinator.settle(&AT, &BTreeSet::new(), 4_000).unwrap();
-        let mut seen = OverSelection::default();
-        seen.saw(100, 0);
-        seen.fade();
-        seen.saw(4, 0);
-        for (now, missing) in [(4_000, 0), (4_001, 1), (12_000, 1), (12_001, 2)] {
+        // Who was silent when others were asked in its place has dropped out, whatever it does now.
+        assert_eq!(reports(&mut coordinator, &first[3].1, 4_001), Some(Reason::Late.into()));
+        coordinator.settle(&AT, &BTreeSet::new(), 4_002).unwrap();
+        let mut measured = seen;
+        measured.fade(7);
+        measured.saw(3, 2);
+        assert_eq!(coordinator.tasks[&TASK].over, measured);
+        // What becomes of who was asked later is not known yet.
+        assert_eq!(measured_at(&mut coordinator, 12_000), measured);
+        assert_eq!(reports(&mut coordinator, &second[1].1, 12_001), Some(Reason::Late.into()));
+        measured.saw(2, 0);
+        assert_eq!(measured_at(&mut coordinator, 12_002), measured);
+    }
+
+    /// A crowd that reports at once makes all others look silent, every few seconds once more: everybody was asked, whose participation was used up.
+    #[test]
+    fn a_crowd_that_reports_at_once_does_not_have_everybody_asked() {
+        let mut coordinator = opened_to(250, 10, saw(0, 0));
+        let first = given(&mut coordinator);
+        assert_eq!(first.len(), 13);
+        first[..5].iter().for_each(|(_, ticket)| assert_eq!(reports(&mut coordinator, ticket, 1), None));
+        let mut asked: BTreeSet<u64> = first.iter().map(|(request, _)| *request).collect();
+        for now in (1_000..400_000).step_by(1_000) {
             coordinator.tick(now).unwrap();
-            seen.misses(missing);
-            assert_eq!(coordinator.tasks[&TASK].over, seen, "at {now}");
+            come_again(&mut coordinator, 250, now);
+            asked.extend(given(&mut coordinator).into_iter().map(|(request, _)| request));
         }
-        assert_eq!(reports(&mut coordinator, &first[3].1, 13_000), Some(Reason::Late.into()));
-        seen.saw(1, 0);
-        coordinator.tick(603_002).unwrap();
-        seen.saw(0, 1);
-        seen.misses(0);
-        assert_eq!(coordinator.tasks[&TASK].over, seen);
+        let asked = asked.len() as u64;
+        assert!((14..=OverSelection::most(10)).contains(&asked), "{asked} devices were asked");
+        // The honest ones take five minutes, and are in the sum.
+        first[5..10].iter().for_each(|(_, ticket)| assert_eq!(reports(&mut coordinator, ticket, 400_000), None));
+        assert!(coordinator.has_closed(&TASK));
+    }
+
+    /// A round whose devices drop out more often than those before asks for others in the light of that, and not again and again for as many
+    /// as it lacks.
+    #[test]
+    fn a_round_learns_from_its_own_devices_how_many_to_ask_in_their_place() {
+        for (known, expected) in [(100_000, 20..=24), (100, 35..=60)] {
+            let mut coordinator = opened_to(250, 40, saw(known, 0));
+            let first = given(&mut coordinator);
+            assert!((41..=46).contains(&first.len()));
+            first[..20].iter().for_each(|(_, ticket)| assert_eq!(reports(&mut coordinator, ticket, 1_000), None));
+            coordinator.tick(3_001).unwrap();
+            come_again(&mut coordinator, 250, 3_001);
+            given(&mut coordinator);
+            let asked = desk(&coordinator).places() - first.len() as u64;
+            assert!(expected.contains(&asked), "{asked} in place of half, where {known} were known");
+        }
     }
 }

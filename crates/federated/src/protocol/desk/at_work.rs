@@ -12,6 +12,8 @@ use super::Windows;
 
 /// So many times as long as the slowest of the first half took, a device may be silent.
 const PATIENCE: u64 = 3;
+/// And so many times as long as the attempt took, after its end.
+const SILENT: u64 = 2;
 /// So long it may be silent in any case, in ticks and in milliseconds.
 const LEAST_TICKS: u64 = 3;
 const LEAST_MS: u64 = 2_000;
@@ -93,9 +95,19 @@ impl AtWork {
         until < self.silent_before
     }
 
+    /// How many have been silent for too long.
+    pub(super) const fn silent(&self) -> u64 {
+        self.silent
+    }
+
     /// How many reports may be expected of them.
     pub(super) fn counted_on(&self) -> u64 {
         self.deadlines.len() as u64 - self.silent
+    }
+
+    /// So long, in milliseconds, devices may be silent after an attempt that took so long, before they count as dropped out.
+    pub(super) fn patience_after(&self, took_ms: u64) -> u64 {
+        (SILENT * took_ms).max(self.least_ms).min(self.report_ms)
     }
 }
 
