@@ -25,9 +25,9 @@ const EXAMPLES: &str = "\
 Examples:
   keyhush board                          all runs in the folder runs
   keyhush board runs/sweep other/run     those of a sweep, and one more
-  keyhush board --export copy            write the page and its data to a folder; open copy/index.html
+  keyhush board --export copy            write the page to a folder; open copy/index.html
 
-The page finds new runs and follows those in progress. It can only be opened on this machine; to see the runs of another machine,
+The page finds new runs and follows those in progress. It can only be opened on this machine; to see the runs of another machine, \
 use a tunnel: ssh -L 7475:127.0.0.1:7475 HOST. Selection, sorting and zoom are part of the address, so a link shows the same view.";
 
 /// Arguments of `keyhush board`.

@@ -1,12 +1,13 @@
-//! Aligned tables for the terminal.
+//! Aligned tables and folded sentences for the terminal.
 
 use std::io::Write;
+
+/// Columns of sentences, at most.
+const COLUMNS: usize = 100;
 
 /// Where the cells of columns stand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
-    /// All to the left: words.
-    Left,
     /// The first to the left, the others to the right: a name and numbers.
     Numbers,
     /// Right-aligned.
@@ -20,7 +21,6 @@ pub(crate) fn write(out: &mut impl Write, rows: &[Vec<String>], align: Align) ->
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     for row in rows {
         let cell = |(column, (cell, width)): (usize, (&String, &usize))| match align {
-            Align::Left => format!("{cell:<width$}"),
             Align::Numbers if column == 0 => format!("{cell:<width$}"),
             Align::Numbers | Align::Right => format!("{cell:>width$}"),
         };
@@ -28,4 +28,38 @@ pub(crate) fn write(out: &mut impl Write, rows: &[Vec<String>], align: Align) ->
         writeln!(out, "  {}", cells.join("  ").trim_end())?;
     }
     Ok(())
+}
+
+/// A sentence over several lines, those after the first set in as far as the words before it.
+pub(crate) fn folded(before: &str, sentence: &str) -> String {
+    let indent = before.chars().count();
+    let (mut text, mut line) = (before.to_owned(), indent);
+    for word in sentence.split_whitespace() {
+        let length = word.chars().count();
+        if line > indent && line + 1 + length > COLUMNS {
+            text.push('\n');
+            text.push_str(&" ".repeat(indent));
+            line = indent;
+        } else if line > indent {
+            text.push(' ');
+            line += 1;
+        }
+        text.push_str(word);
+        line += length;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_are_folded_between_words() {
+        let text = folded("warning: ", &"word ".repeat(40));
+        assert!(text.lines().all(|l| l.len() <= COLUMNS), "{text}");
+        assert!(text.lines().skip(1).all(|l| l.starts_with("         word")), "{text}");
+        assert_eq!(text.split_whitespace().count(), 41);
+        assert_eq!(folded("a ", ""), "a ");
+    }
 }

@@ -98,7 +98,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
 }
 
 fn list(args: &ListArgs) -> anyhow::Result<()> {
-    let mut rows = vec![["name", "kind", "paper", "about", "state"].map(str::to_owned).to_vec()];
+    let mut lines = Vec::new();
     let mut objects = Vec::new();
     for found in args.place.library().all()? {
         let (experiment, name) = (found.experiment()?, found.name);
@@ -106,14 +106,16 @@ fn list(args: &ListArgs) -> anyhow::Result<()> {
         let (says, state) = (&experiment.says, experiment.judged());
         objects
             .push(json!({ "name": name, "kind": kind, "paper": paper, "title": title, "says": says, "state": state }));
-        rows.push(vec![name, kind.to_owned(), paper.clone(), title.clone(), state.unwrap_or_default()]);
+        let mut entry = vec![format!("{name} ({kind})"), columns::folded("  ", &format!("{paper}: {title}"))];
+        entry.extend(state.map(|state| columns::folded("  ", &state)));
+        lines.push(entry.join("\n"));
     }
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&objects)?)?;
         return Ok(());
     }
-    columns::write(&mut out, &rows, columns::Align::Left)?;
+    writeln!(out, "{}", lines.join("\n"))?;
     Ok(())
 }
 

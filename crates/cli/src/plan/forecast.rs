@@ -45,7 +45,7 @@ fn memory(memory: &Memory, threads: usize) -> String {
 
 pub(super) fn print(forecast: &Forecast, plan: &Plan, expectations: &[Expected]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", words::folded("", &introduction(plan)))?;
+    writeln!(out, "{}", columns::folded("", &introduction(plan)))?;
     writeln!(out, "\nEpsilon over the rounds, at delta {:e}", forecast.delta)?;
     columns::write(&mut out, &table(forecast), Align::Right)?;
     if let Some(end) = &forecast.budget {
@@ -55,15 +55,15 @@ pub(super) fn print(forecast: &Forecast, plan: &Plan, expectations: &[Expected])
         writeln!(out, "  The budget of epsilon {max} {when}.")?;
     }
     if let Some(evaluations) = &forecast.device_evaluations {
-        writeln!(out, "{}", words::folded("  ", &by_devices(evaluations)))?;
+        writeln!(out, "{}", columns::folded("  ", &by_devices(evaluations)))?;
     }
     writeln!(out)?;
     print_costs(forecast, &mut out, plan)?;
     for Expected { warns, words } in expectations {
-        writeln!(out, "\n{}", words::folded(if *warns { "warning: " } else { "" }, words))?;
+        writeln!(out, "\n{}", columns::folded(if *warns { "warning: " } else { "" }, words))?;
     }
     for warning in &forecast.warnings {
-        writeln!(out, "\n{}", words::folded("warning: ", warning))?;
+        writeln!(out, "\n{}", columns::folded("warning: ", warning))?;
     }
     Ok(())
 }
@@ -132,7 +132,7 @@ fn print_costs(forecast: &Forecast, out: &mut impl Write, plan: &Plan) -> anyhow
         ("", measured_on(plan, &time.measured)),
     ];
     for (name, words) in rows {
-        writeln!(out, "{}", words::folded(&format!("{name:<8}"), &words))?;
+        writeln!(out, "{}", columns::folded(&format!("{name:<8}"), &words))?;
     }
     Ok(())
 }

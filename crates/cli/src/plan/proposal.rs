@@ -14,7 +14,7 @@ use privacy::{Delta, Epsilon};
 use report::chart::{Chart, Series};
 use serde::Serialize;
 
-use super::{Written, words, write_chart, write_settings};
+use super::{Written, write_chart, write_settings};
 use crate::{
     columns::{self, Align},
     failure::{BadInput, of_config, refused},
@@ -192,11 +192,11 @@ fn print(out: &mut impl Write, proposal: &Proposal, epsilon: Epsilon) -> anyhow:
     for (name, value) in rows {
         writeln!(out, "  {name:<16}  {value}")?;
     }
-    writeln!(out, "\n{}", words::folded("", &proposal.reason))?;
+    writeln!(out, "\n{}", columns::folded("", &proposal.reason))?;
     writeln!(
         out,
         "\n{}",
-        words::folded(
+        columns::folded(
             "",
             &format!(
                 "Trade-off: the noise multiplier z needed for epsilon {}, and in brackets how many times the tolerable noise that is (1 or less is good)",
@@ -208,13 +208,13 @@ fn print(out: &mut impl Write, proposal: &Proposal, epsilon: Epsilon) -> anyhow:
     writeln!(
         out,
         "{}",
-        words::folded(
+        columns::folded(
             "",
             "Tolerable noise, from the papers: z/m = 0.01/100 with independent noise (Andrew et al. 2021, Figure 7), 0.54/500 with the tree (Xu et al. 2023, section 2.2); for other matrices, the z/m that puts as much noise into the model as the tree. Those models had 4.1 and 2.4 million parameters. A model with a quarter of the parameters tolerates twice as much; keyhush plan FILE takes the size of your model into account."
         )
     )?;
     for warning in &proposal.warnings {
-        writeln!(out, "\n{}", words::folded("warning: ", warning))?;
+        writeln!(out, "\n{}", columns::folded("warning: ", warning))?;
     }
     Ok(())
 }

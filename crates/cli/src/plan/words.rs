@@ -1,7 +1,4 @@
-//! Formats seconds, numbers and long sentences for the terminal.
-
-/// Columns of what is printed, at most.
-const COLUMNS: usize = 100;
+//! Formats seconds and epsilons for the terminal.
 
 fn digits(value: f64) -> String {
     match value {
@@ -36,26 +33,6 @@ pub(super) fn epsilon(value: f64) -> String {
     }
 }
 
-/// A sentence over several lines, those after the first set in as far as the words before it.
-pub(super) fn folded(before: &str, sentence: &str) -> String {
-    let indent = before.chars().count();
-    let (mut text, mut line) = (before.to_owned(), indent);
-    for word in sentence.split_whitespace() {
-        let length = word.chars().count();
-        if line > indent && line + 1 + length > COLUMNS {
-            text.push('\n');
-            text.push_str(&" ".repeat(indent));
-            line = indent;
-        } else if line > indent {
-            text.push(' ');
-            line += 1;
-        }
-        text.push_str(word);
-        line += length;
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,14 +45,5 @@ mod tests {
         );
         assert_eq!(seconds(7170.0), "2 h 0 min", "it was 1 h 60 min");
         assert_eq!([1.23456, 1234.5, 1e9, f64::INFINITY].map(epsilon), ["1.235", "1234", "1.0e9", "infinite"]);
-    }
-
-    #[test]
-    fn sentences_are_folded_between_words() {
-        let text = folded("warning: ", &"word ".repeat(40));
-        assert!(text.lines().all(|l| l.len() <= COLUMNS), "{text}");
-        assert!(text.lines().skip(1).all(|l| l.starts_with("         word")), "{text}");
-        assert_eq!(text.split_whitespace().count(), 41);
-        assert_eq!(folded("a ", ""), "a ");
     }
 }

@@ -6,7 +6,7 @@ use super::{
     Config, ConfigError,
     keys::{Listing, Section},
     nearest::did_you_mean,
-    read::read,
+    read::{meant_elsewhere, read},
 };
 
 /// The text of settings, and the changes of `--set`.
@@ -68,7 +68,8 @@ impl Document {
         match gone.find(|path| !known.contains(&path.as_str())) {
             None => Ok(()),
             Some(path) => {
-                let meant = did_you_mean(path, &known).unwrap_or_default();
+                let name = path.rsplit('.').next().unwrap_or(path);
+                let meant = meant_elsewhere(name).or_else(|| did_you_mean(path, &known)).unwrap_or_default();
                 Err(ConfigError::new(path, format!("there is no such key to remove{meant}")))
             }
         }

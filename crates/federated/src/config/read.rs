@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
     fn no_such(&self, name: &str, item: &Item) -> String {
         let what = if item.is_value() { "key" } else { "section" };
         let here: Vec<&str> = self.known_here();
-        let meant = did_you_mean(name, &here).or_else(|| self.meant_elsewhere(name)).unwrap_or_default();
+        let meant = did_you_mean(name, &here).or_else(|| meant_elsewhere(name)).unwrap_or_default();
         let allowed = self.allowed().unwrap_or_else(|| format!("valid keys: {}", listed(&self.asked)));
         format!("there is no such {what}{meant}; {allowed}")
     }
@@ -127,13 +127,6 @@ impl<'a> Reader<'a> {
         let of_kinds = self.choice.iter().flat_map(|choice| &choice.kinds).flat_map(|(_, keys)| keys);
         let elsewhere = self.elsewhere.iter().map(|(name, _)| *name);
         self.asked.iter().copied().chain(of_kinds.map(String::as_str)).chain(elsewhere).collect()
-    }
-
-    /// A key of this very name in another section.
-    fn meant_elsewhere(&self, name: &str) -> Option<String> {
-        let all = Listing::all::<super::Config>();
-        let found: Vec<String> = all.into_iter().filter(|path| path.rsplit('.').next() == Some(name)).collect();
-        (!found.is_empty()).then(|| format!(" (did you mean {}?)", one_of(&found)))
     }
 
     /// The keys of the chosen kind.
@@ -147,6 +140,13 @@ impl<'a> Reader<'a> {
             _ => format!("valid keys with {key} = {kind:?}: {}", listed(&others)),
         })
     }
+}
+
+/// A question about a key or a section of this very name elsewhere.
+pub(super) fn meant_elsewhere(name: &str) -> Option<String> {
+    let all = Listing::all::<super::Config>();
+    let found: Vec<String> = all.into_iter().filter(|path| path.rsplit('.').next() == Some(name)).collect();
+    (!found.is_empty()).then(|| format!(" (did you mean {}?)", one_of(&found)))
 }
 
 /// Whether a value means the same as no value.

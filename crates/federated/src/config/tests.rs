@@ -247,6 +247,7 @@ fn what_is_wrong_is_said_with_what_is_allowed() {
         (vec!["=3"], "--set =3: the key is missing"),
         (vec!["clip..norm=3"], "--set clip..norm=3: the key is missing"),
         (vec!["clip.nrom="], "clip.nrom: there is no such key to remove (did you mean clip.norm?)"),
+        (vec!["privacy.stands_for="], "privacy.stands_for: there is no such key to remove (did you mean stands_for?)"),
     ];
     for (set, wanted) in cases {
         let said = refused(TEXT, &set);
