@@ -137,14 +137,14 @@ fn at_10_percent_drop_out_999_of_1000_rounds_close_and_30_percent_is_met_within_
     assert!(story.topped_up[3..].iter().all(|late| !late), "more devices were asked for in later rounds: {story:?}");
 }
 
-/// Devices take at most ten seconds, one in seven vanishes, and all of them would have ten minutes. A round that asked for exactly its goal, as the second
-/// does, waited for all of that.
+/// Devices take at most ten seconds, one in seven vanishes, or two in three, and all of them would have ten minutes. A round that asked for exactly its
+/// goal, as the second does, waited for all of that; and one of whose devices most had vanished.
 #[test]
 fn rounds_do_not_wait_for_those_who_vanish_until_their_time_is_over() {
-    for seed in 0..3 {
-        let faults = Faults { vanish: 0.15, rounds: 8, devices: 400, goal: 50, report_s: 600, ..Faults::calm() };
+    for (seed, vanish, devices, most_s) in [(0, 0.15, 400, 60), (1, 0.15, 400, 60), (2, 0.67, 2_000, 30)] {
+        let faults = Faults { vanish, rounds: 8, devices, goal: 50, report_s: 600, ..Faults::calm() };
         let Story { released, failed, took_ms, .. } = Story::play(seed, faults, None).unwrap();
         assert_eq!((released, failed), (8, 0));
-        assert!(took_ms < 8 * 60_000, "eight rounds took {} s", took_ms / 1_000);
+        assert!(took_ms < 8 * most_s * 1_000, "eight rounds took {} s", took_ms / 1_000);
     }
 }

@@ -331,7 +331,7 @@ impl Desk {
     fn with_own(&self, over: &OverSelection) -> OverSelection {
         let mut over = *over;
         let lost = self.dropped + self.at_work.silent();
-        if lost > 0 && 2 * (self.reports + lost) >= self.places() {
+        if self.at_work.is_known() && lost > 0 && 2 * (self.reports + lost) >= self.places() {
             over.saw(self.reports, lost);
         }
         over
