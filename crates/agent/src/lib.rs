@@ -5,6 +5,7 @@
 //! |-----------------|-----------------------------------------------------------------------------|
 //! | [`identity`]    | a device's key, guard and diary, in a folder                                |
 //! | [`text`]        | the text it learns from: a store limited in size and age, a folder, synthetic users  |
+//! | [`unsent`]      | what it learned and has not sent                                            |
 //! | [`eligibility`] | whether it is idle, charging and on an unmetered network                    |
 //! | [`http`]        | an HTTP and TLS client for one server, with limits on time and size         |
 //! | [`content`]     | tasks and models, downloaded once for all devices of a process              |
@@ -24,6 +25,7 @@ pub mod parts;
 pub mod text;
 pub mod traffic;
 pub mod training;
+pub mod unsent;
 
 use std::path::PathBuf;
 
@@ -83,6 +85,9 @@ pub enum AgentError {
     /// There is no randomness.
     #[error("the operating system provided no randomness: {0}")]
     NoRandomness(String),
+    /// What was learned and not sent cannot be read.
+    #[error(transparent)]
+    Unsent(#[from] device::unsent::UnsentError),
     /// Text cannot be read.
     #[error("cannot read {}: {problem}", path.display())]
     Text {

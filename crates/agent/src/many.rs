@@ -38,8 +38,9 @@ use crate::{
     http::Server,
     one::{self, Clocks, Surroundings, act},
     parts::Parts,
-    text::TextSource,
+    text::{Keep, TextSource},
     training::Trainers,
+    unsent::UnsentFile,
 };
 
 /// How devices behave.
@@ -215,6 +216,7 @@ pub async fn run(
             trainers: trainers.clone(),
             content: Some(content.clone()),
             text: (plan.text)(number),
+            unsent: UnsentFile::open(Disk::default(), Keep::default().days)?,
             eligibility: Arc::new(Always),
             patience: Duration::from_millis(plan.patience_ms.into()),
         };

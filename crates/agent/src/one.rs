@@ -25,6 +25,7 @@ use crate::{
     http::{HttpError, Server},
     text::TextSource,
     training::Trainers,
+    unsent::UnsentFile,
 };
 
 /// How often it is looked whether a device may take part, while it waits.
@@ -71,6 +72,8 @@ pub struct Surroundings {
     pub content: Option<Arc<Content>>,
     /// What there is to learn from.
     pub text: Arc<dyn TextSource>,
+    /// What it learned and has not sent.
+    pub unsent: UnsentFile,
     /// Whether it may take part now.
     pub eligibility: Arc<dyn Eligibility>,
     /// How long it lets the server think.
@@ -96,6 +99,7 @@ pub async fn run<S: Store>(
                 looked = Some(Instant::now());
                 // If it cannot be written now, it is tried again.
                 _ = around.text.let_go_of_old();
+                _ = around.unsent.let_go_of_old();
             }
             match next(device, around, clocks, &mut heard) {
                 Do::Sleep { until_ms } => {
@@ -115,8 +119,9 @@ pub async fn run<S: Store>(
     }
 }
 
-/// What a device does next. Text that an update was learned from is used up, durably, before the first byte of the update leaves, at a tick after that; where
-/// that cannot be, the update does not leave either. Text that a model was measured on stays.
+/// What a device does next. Before the first byte of an update leaves, at a tick after that, the text that it was learned from is used up, and then what is
+/// kept of it for later rounds is saved, both durably; where one of them cannot be, the update does not leave either. In this order no text is learned
+/// from twice after a crash. Text that a model was measured on stays.
 pub(crate) fn next<S: Store>(
     device: &mut Participant<S>,
     around: &Surroundings,
@@ -126,15 +131,23 @@ pub(crate) fn next<S: Store>(
     let next = device.next(clocks.now());
     let notes = device.notes();
     notes.iter().for_each(heard);
-    let leaves = notes.iter().any(|note| matches!(note, Note::Gave { purpose: Purpose::Training, .. }));
-    match leaves.then(|| around.text.used()) {
+    let leaves = notes.iter().find_map(|note| match note {
+        Note::Gave { step, purpose: Purpose::Training } => Some(*step),
+        _ => None,
+    });
+    match leaves.map(|step| keep_what_is_to_be_kept(around, step)) {
         Some(Err(why)) => {
-            let why = format!("the text that it was made of cannot be marked as used: {why}");
             device.got(Event::Withheld(why), clocks.now());
             device.next(clocks.now())
         }
         _ => next,
     }
+}
+
+fn keep_what_is_to_be_kept(around: &Surroundings, step: u64) -> Result<(), String> {
+    around.text.used().map_err(|why| format!("the text that it was made of cannot be marked as used: {why}"))?;
+    let kept = around.unsent.left(step);
+    kept.map_err(|why| format!("what it does not send cannot be kept for later rounds: {why}"))
 }
 
 /// Whether the device may take part now; the host may take a moment to say so.
@@ -153,7 +166,7 @@ pub async fn act<S: Store>(device: &mut Participant<S>, what: Do, around: &Surro
             answered(device, around.server.send(&ticket, offset, chunk).await, clocks);
         }
         Do::Train(work) => {
-            let trained = around.trainers.train(work, around.text.clone()).await;
+            let trained = around.trainers.train(work, around.text.clone(), around.unsent.clone()).await;
             aside(|| device.got(Event::Trained(trained), clocks.now()));
         }
         Do::Fetch { what, wanted, offset } => {

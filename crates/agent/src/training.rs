@@ -21,7 +21,7 @@ use privacy::{
 use secagg::entropy::OsEntropy;
 use tokio::sync::oneshot;
 
-use crate::text::TextSource;
+use crate::{text::TextSource, unsent::UnsentFile};
 
 /// Tasks that a thread is ready for.
 const MOST_WORKERS: usize = 2;
@@ -90,6 +90,7 @@ impl Busy {
 struct Job {
     work: Box<Work>,
     text: Arc<dyn TextSource>,
+    unsent: UnsentFile,
     done: oneshot::Sender<Trained>,
 }
 
@@ -117,13 +118,13 @@ impl Trainers {
     ///
     /// # Errors
     /// When text, task and step do not fit together.
-    pub async fn train(&self, work: Box<Work>, text: Arc<dyn TextSource>) -> Trained {
+    pub async fn train(&self, work: Box<Work>, text: Arc<dyn TextSource>, unsent: UnsentFile) -> Trained {
         if self.learning == Learning::Ready {
             return self.ready_made(&work);
         }
         let (done, result) = oneshot::channel();
         let gone = || "the training thread has ended".to_owned();
-        self.jobs.send(Job { work, text, done }).map_err(|_| gone())?;
+        self.jobs.send(Job { work, text, unsent, done }).map_err(|_| gone())?;
         result.await.map_err(|_| gone())?
     }
 
@@ -155,12 +156,12 @@ fn serve(waiting: &Mutex<mpsc::Receiver<Job>>, busy: &Busy) {
     let mut workers: BTreeMap<TaskDigest, Worker> = BTreeMap::new();
     loop {
         let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { work, text, done }) = next else { return };
+        let Ok(Job { work, text, unsent, done }) = next else { return };
         // A device that is gone by now has no use for it.
         if !done.is_closed() {
             busy.begins();
             // A bug costs the device this part: the thread goes on for all others, and for this one's next part, with nothing of what was at hand.
-            let trained = catch_unwind(AssertUnwindSafe(|| train(&mut workers, &work, &*text)));
+            let trained = catch_unwind(AssertUnwindSafe(|| train(&mut workers, &work, &*text, &unsent)));
             busy.ends();
             let trained = trained.unwrap_or_else(|_| {
                 workers.clear();
@@ -171,7 +172,12 @@ fn serve(waiting: &Mutex<mpsc::Receiver<Job>>, busy: &Busy) {
     }
 }
 
-fn train(workers: &mut BTreeMap<TaskDigest, Worker>, work: &Work, source: &dyn TextSource) -> Trained {
+fn train(
+    workers: &mut BTreeMap<TaskDigest, Worker>,
+    work: &Work,
+    source: &dyn TextSource,
+    unsent: &UnsentFile,
+) -> Trained {
     let text = source.text().map_err(|e| e.to_string())?;
     if work.task.terms().evaluation.is_some() {
         let drawn = fresh(&mut OsEntropy).map_err(|e| e.to_string())?;
@@ -187,7 +193,10 @@ fn train(workers: &mut BTreeMap<TaskDigest, Worker>, work: &Work, source: &dyn T
     }
     let Some(worker) = workers.get_mut(&digest) else { return Err("there is nobody to train".to_owned()) };
     let drawn = fresh(&mut OsEntropy).map_err(|e| e.to_string())?;
-    work.train(worker, &text, drawn).map(Arc::new).map_err(|e| e.to_string())
+    let before = unsent.before(work);
+    let (encoded, rest) = work.train(worker, &text, drawn, before.as_ref()).map_err(|e| e.to_string())?;
+    unsent.learned(work, rest);
+    Ok(Arc::new(encoded))
 }
 
 #[cfg(test)]

@@ -4,3 +4,4 @@ mod keeping;
 mod pace;
 mod running;
 mod serving;
+mod unsent;

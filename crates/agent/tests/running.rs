@@ -26,6 +26,7 @@ use keyhush_agent::{
     one::{self, Clocks, Surroundings},
     text::{Keep, Synthetic, TextFolder, TextSource, TextStore},
     training::{Learning, Trainers},
+    unsent::UnsentFile,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use secagg::entropy::OsEntropy;
@@ -56,6 +57,7 @@ fn around(server: Server, text: Arc<dyn TextSource>) -> Surroundings {
         trainers: Arc::new(Trainers::new(1, Learning::Train)),
         content: None,
         text,
+        unsent: UnsentFile::open(MemoryStore::default(), 30).unwrap(),
         eligibility: Arc::new(Always),
         patience: Duration::from_secs(1),
     }

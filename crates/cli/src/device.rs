@@ -12,16 +12,18 @@ use agent::{
     parts::Parts,
     text::{Keep, Synthetic, TakenIn, TextFolder, TextSource, TextStore, today},
     training::{Learning, Trainers},
+    unsent::UnsentFile,
 };
 use anyhow::Context;
 use clap::{Args, ValueEnum, value_parser};
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use device::{
-    guard::{Limits, Timer, Window},
+    guard::{Limits, Timer, Window, file::FileStore},
     protocol::{
         participant::{Participant, Settings},
         policy::Policy,
     },
+    unsent::Unsent,
 };
 use federated::numbers;
 use secagg::entropy::OsEntropy;
@@ -33,6 +35,8 @@ use crate::{failure::BadInput, interrupt, model_folder::read_text, threads};
 const MOST_ATTESTATION: usize = 1 << 19;
 /// The file of a device's folder with its text.
 const TEXT: &str = "text";
+/// The one with what it learned and has not sent.
+const UNSENT: &str = "unsent";
 
 #[derive(Args)]
 pub(crate) struct DeviceArgs {
@@ -48,7 +52,10 @@ pub(crate) struct DeviceArgs {
     /// Delete kept text that was not trained on within this many days
     #[arg(long, value_name = "DAYS", default_value_t = Keep::default().days, value_parser = value_parser!(u32).range(1..), conflicts_with = "synthetic")]
     text_days: u32,
-    /// Folder for the device's state: key, guard, diary, and text not trained on yet [default: keyhush/device in $XDG_STATE_HOME or
+    /// Delete what was learned from text and not sent (upload.kind = "sparse", or "mask" with keep_rest) after this many days; 0 to keep nothing
+    #[arg(long, value_name = "DAYS", default_value_t = Keep::default().days, conflicts_with = "synthetic")]
+    unsent_days: u32,
+    /// Folder for the device's state: key, guard, diary, text not trained on yet, and what was learned and not sent [default: keyhush/device in $XDG_STATE_HOME or
     /// ~/.local/state]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
@@ -112,7 +119,7 @@ pub(crate) struct DeviceArgs {
     /// Only show which text the device keeps, what it sent to whom, and what it refused
     #[arg(long, conflicts_with = "synthetic")]
     page: bool,
-    /// Only delete the text that the device keeps. Lines it has read are not read again
+    /// Only delete the text that the device keeps, and what it learned from text and has not sent. Lines it has read are not read again
     #[arg(long, conflicts_with_all = ["page", "synthetic"])]
     forget_text: bool,
     /// Print a summary as JSON at the end
@@ -330,12 +337,14 @@ async fn run_one(
     let keep = Keep { bytes: args.text_bytes, days: args.text_days };
     let store = TextStore::in_file(&folder.join(TEXT), keep, today())?;
     let text = TakenIn::new(TextFolder::new(text), store).map_err(|error| refused(args, error))?;
+    let unsent = UnsentFile::open(FileStore::lock(folder.join(UNSENT))?, args.unsent_days)?;
     greet(args, &server, stop.clone()).await;
     let around = Surroundings {
         server,
         trainers,
         content: None,
         text: Arc::new(text),
+        unsent,
         eligibility: eligibility(args),
         patience: Duration::from_secs(20),
     };
@@ -372,15 +381,22 @@ fn page(args: &DeviceArgs) -> anyhow::Result<()> {
     if let Some(text) = TextStore::found_in(&folder.join(TEXT), today())? {
         println!("{}", text.page());
     }
+    // Whatever its age: only a device that runs deletes.
+    if let Some(page) = UnsentFile::open(FileStore::lock(folder.join(UNSENT))?, u32::MAX)?.page() {
+        println!("{page}");
+    }
     let rests: Vec<_> = guard.rests(Clocks::now_on().now()).collect();
     println!("{}", diary.page(guard.inputs(), &rests, &limits));
     Ok(())
 }
 
 fn forget_text(args: &DeviceArgs) -> anyhow::Result<()> {
-    let Some(text) = TextStore::found_in(&home(args)?.join(TEXT), today())? else { return Ok(()) };
-    text.clear()?;
-    say("the text is deleted");
+    let folder = home(args)?;
+    Unsent::forget(&mut FileStore::lock(folder.join(UNSENT))?)?;
+    if let Some(text) = TextStore::found_in(&folder.join(TEXT), today())? {
+        text.clear()?;
+    }
+    say("the text is deleted, and what was learned from it and not sent");
     Ok(())
 }
 

@@ -19,6 +19,7 @@ use agent::{
     one::{Clocks, Surroundings, act},
     text::Synthetic,
     training::{Learning, Trainers},
+    unsent::UnsentFile,
 };
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use device::{
@@ -53,6 +54,7 @@ impl Device {
             trainers: Arc::new(Trainers::new(1, Learning::Train)),
             content: None,
             text: Arc::new(Synthetic { crowd, user }),
+            unsent: UnsentFile::open(MemoryStore::default(), 30).unwrap(),
             eligibility: Arc::new(Always),
             patience: Duration::from_secs(20),
         };

@@ -11,6 +11,7 @@
 //! | [`evaluation`] | evaluation on a device: counts as a short vector, and what a sum of them says |
 //! | [`round`] | one user's contribution to a round: train, weight, clip, encode; or evaluate   |
 //! | [`upload`] | which part of an update is sent, and what is kept for later                   |
+//! | [`unsent`] | keeps what a real device has learned and not sent, between rounds               |
 //! | [`guard`] | lets a device send at most one input per step                                  |
 //! | [`protocol`] | how devices and servers communicate                                         |
 //! | `contract` | test suites for guard stores and learners (a feature)                         |
@@ -24,4 +25,5 @@ pub mod learner;
 pub mod local;
 pub mod protocol;
 pub mod round;
+pub mod unsent;
 pub mod upload;

@@ -33,6 +33,9 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use privacy::rng::{NoiseSource, Purpose, SimulationKey};
+use serde::{Deserialize, Serialize};
+
 /// Which part of an update is sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Upload<'a> {
@@ -52,6 +55,47 @@ pub struct Partial<'a> {
     pub keeps: Option<Keeping<'a>>,
 }
 
+/// Which part of an update real devices send in all rounds of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum UploadTerms {
+    /// The largest coordinates; how many, the encoding of a step says ([`privacy::encoding::Encoding::few`]). The others are kept.
+    Largest {
+        /// m: the momentum of what is kept.
+        momentum: f32,
+        /// The norm that a difference is shortened to before it is added to what is kept; none for any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        local_clip: Option<f32>,
+    },
+    /// Those of a mask that follows from a public seed.
+    Mask {
+        /// How many coordinates it has.
+        coordinates: u64,
+        /// The seed.
+        seed: u64,
+        /// Whether the others are kept for later rounds.
+        keep_rest: bool,
+    },
+}
+
+impl UploadTerms {
+    /// Whether a device keeps something for later rounds.
+    #[must_use]
+    pub const fn keeps_rest(&self) -> bool {
+        match self {
+            Self::Largest { .. } => true,
+            Self::Mask { keep_rest, .. } => *keep_rest,
+        }
+    }
+}
+
+/// The coordinates that all devices of a round send, in ascending order. Anybody can draw them.
+#[must_use]
+pub fn mask(seed: u64, round: u64, coordinates: usize, parameters: usize) -> Vec<u32> {
+    let mut words = NoiseSource::from(SimulationKey::new(seed)).stream(Purpose::Mask, &[round]).chunk(0);
+    words.some_of(coordinates as u64, parameters as u64).into_iter().map(|at| at as u32).collect()
+}
+
 /// Which coordinates are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sends<'a> {
@@ -68,12 +112,15 @@ pub struct Keeping<'a> {
     pub momentum: f32,
     /// The norm that a difference is shortened to before it is added to what is kept; none for any.
     pub local_clip: Option<f32>,
-    /// What everybody has kept so far.
+    /// What everybody has kept so far; nobody anything on a real device, which has its own beside ([`crate::unsent`]).
     pub rests: &'a Rests,
 }
 
 /// The kept coordinates of users, by user number.
 pub type Rests = BTreeMap<u64, Rest>;
+
+/// Nobody has kept anything.
+pub static NO_RESTS: Rests = BTreeMap::new();
 
 /// The kept coordinates of one user. They are as private as the text.
 #[derive(Clone, PartialEq, Default)]

@@ -10,6 +10,7 @@ use keyhush_device::{
         policy::Policy,
         terms::{Purpose, TaskTerms},
     },
+    upload::UploadTerms,
 };
 use privacy::stages::Encoded;
 use prost::Message;
@@ -398,6 +399,12 @@ fn p24_the_device_has_limits_of_its_own_and_keeps_those_of_the_plan() {
     assert!(host.device.page(host.now).contains("1 in total"));
 }
 
+const LARGEST: UploadTerms = UploadTerms::Largest { momentum: 0.9, local_clip: None };
+
+fn mask(coordinates: u64, keep_rest: bool) -> UploadTerms {
+    UploadTerms::Mask { coordinates, seed: 1, keep_rest }
+}
+
 /// A way to spoil an assignment, and what the device says of it.
 type Evil = (&'static str, fn(&mut Offered), fn(&mut keyhush_device::protocol::message::Assignment));
 
@@ -439,6 +446,16 @@ fn hostile_assignments_are_refused_with_a_word_and_cost_nothing() {
             kept,
         ),
         ("full_weight_tokens", |o| o.terms.full_weight_tokens = Some(0.0), kept),
+        ("asks for few coordinates", |o| o.step.encoding = o.step.encoding.clone().with_few(9).unwrap(), kept),
+        ("number of coordinates to send is missing", |o| o.terms.upload = Some(LARGEST), kept),
+        ("for 303 numbers, but the task has 30", |o| o.terms.upload = Some(mask(30, false)), kept),
+        ("a mask of at least one coordinate", |o| o.terms.upload = Some(mask(303, false)), kept),
+        ("a mask of at least one coordinate", |o| o.terms.upload = Some(mask(0, true)), kept),
+        ("in a secure sum", |o| (o.terms.secure, o.terms.upload) = (true, Some(LARGEST)), kept),
+        ("in a secure sum", |o| (o.terms.secure, o.terms.upload) = (true, Some(mask(30, true))), kept),
+        ("greedy", |o| (o.terms.local.greedy, o.terms.upload) = (true, Some(LARGEST)), kept),
+        ("momentum", |o| o.terms.upload = Some(UploadTerms::Largest { momentum: 1.0, local_clip: None }), kept),
+        ("local clip", |o| o.terms.upload = Some(UploadTerms::Largest { momentum: 0.0, local_clip: Some(0.0) }), kept),
     ];
     for (words, of_task, of_assignment) in evil {
         let mut offered = Offered::new(3);

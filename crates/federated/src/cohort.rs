@@ -4,7 +4,7 @@
 //! drawing 5,000 of 10^4.
 //!
 //! - Poisson: the gaps between the users that are drawn are geometric, so the gaps are drawn.
-//! - Fixed size: Floyd's algorithm (Bentley and Floyd 1987).
+//! - Fixed size: each set of so many users is equally likely ([`RandomWords::some_of`]).
 //! - Arrival: devices come in an order of their own and come back when their timer is over (Xu et al. 2023). All users pass
 //!   by once before anyone comes again; a user who came early in one pass comes about as early in the next, since passes are
 //!   shuffled in blocks, which are short enough that nobody returns before the rounds of the separation are over.
@@ -13,8 +13,6 @@
 pub mod left_out;
 mod order;
 pub mod queue;
-
-use std::collections::BTreeSet;
 
 use self::{order::Order, queue::Came};
 use privacy::{
@@ -54,7 +52,7 @@ impl Sampler {
         let mut words = source.stream(Purpose::Cohort, &[round]).chunk(0);
         match self.participation {
             Participation::Poisson { rate } => poisson(&mut words, rate.get(), self.population),
-            Participation::FixedSize { population, cohort } => fixed_size(&mut words, cohort, population),
+            Participation::FixedSize { population, cohort } => words.some_of(cohort, population).into_iter().collect(),
             Participation::MinSeparation { .. } | Participation::Once => self.arrivals(source, round),
         }
     }
@@ -117,28 +115,6 @@ impl Iterator for Arrivals<'_> {
         };
         Some(self.everyone.at(start + order.at(place - start)))
     }
-}
-
-/// A number below a bound, without bias.
-pub(crate) fn below(words: &mut RandomWords, bound: u64) -> u64 {
-    // Lemire 2019: the upper half of a product; the few products that would favour small numbers are drawn again.
-    loop {
-        let product = u128::from(words.next_word()) * u128::from(bound);
-        if product as u64 >= bound.wrapping_neg() % bound {
-            return (product >> 64) as u64;
-        }
-    }
-}
-
-pub(crate) fn fixed_size(words: &mut RandomWords, cohort: u64, population: u64) -> Vec<u64> {
-    let mut drawn = BTreeSet::new();
-    for last in population - cohort..population {
-        let user = below(words, last + 1);
-        if !drawn.insert(user) {
-            drawn.insert(last);
-        }
-    }
-    drawn.into_iter().collect()
 }
 
 /// The gaps' logarithms are rounded; a rate that is smaller by a part in 10^12 than the one that is accounted for is more

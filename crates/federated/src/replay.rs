@@ -2,7 +2,8 @@
 //! The result must be the run's model, byte for byte, and the metrics that devices measured.
 //!
 //! Only simulations can be played again: noise that is secret is drawn once (rule P21). Attempts that failed are left out: nothing of them
-//! is in the model.
+//! is in the model. Where devices keep what they do not send, the result is the run's only if nobody else sent a report: one that was not
+//! added up has changed what its device keeps, and who that was is not in the ledger.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use thiserror::Error;
 
 use crate::{
     engine::{self, Engine, EngineError, Means, Users},
-    fleet::{Attempted, Fleet, FleetError, Observed, Outcome, RoundTask, Stop},
+    fleet::{Attempted, Exact, Fleet, FleetError, Observed, Outcome, RoundTask, Stop},
     metrics::ByDevices,
     plan::{EVALUATION, Plan},
     population::Population,
@@ -113,6 +114,9 @@ pub fn replay(
     means: Means,
 ) -> Result<Played, ReplayError> {
     let key = check(plan)?;
+    let mut simulated = plan.clone();
+    simulated.upload = plan.upload.of_simulated_users();
+    let plan = &simulated;
     if cohorts.rounds.len() as u64 != plan.rounds {
         return Err(ReplayError::Rounds { got: cohorts.rounds.len(), expected: plan.rounds });
     }
@@ -164,7 +168,9 @@ impl Fleet for Recorded<'_> {
         };
         // Nothing is drawn from it: that was checked.
         let key = NoiseSource::from(SimulationKey::new(0)).stream(Purpose::Rounding, &[]);
-        let sum = self.engine.sum(&task.task, &Users { population: self.people, numbers, key: &key })?.sum;
-        Ok(Attempted { outcome: Outcome::Sum(sum), observed: Observed::default() })
+        let summed = self.engine.sum(&task.task, &Users { population: self.people, numbers, key: &key })?;
+        let exact = Exact { rests: summed.rests, ..Exact::default() };
+        let observed = Observed { exact: Some(exact), ..Observed::default() };
+        Ok(Attempted { outcome: Outcome::Sum(summed.sum), observed })
     }
 }

@@ -39,6 +39,7 @@ mod small_runs;
 mod spoilers;
 mod streams;
 mod told;
+mod unsent;
 mod upload;
 mod workshop;
 mod wrong_vectors;

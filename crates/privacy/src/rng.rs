@@ -9,6 +9,8 @@
 //! The operating system is asked by the feature `os-entropy`, and by it alone. Without it nothing here draws a key: a caller who has
 //! randomness of another kind, such as a browser, gives the bytes ([`NoiseKey::from_secret_bytes`]).
 
+use std::collections::BTreeSet;
+
 use chacha20::{
     ChaCha20,
     cipher::{KeyIvInit, StreamCipher},
@@ -264,6 +266,29 @@ impl RandomWords {
         let word = self.words[self.used];
         self.used += 1;
         word
+    }
+
+    /// A uniform number below a bound.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        // Lemire 2019: the upper half of a product; the few products that would favour small numbers are drawn again.
+        loop {
+            let product = u128::from(self.next_word()) * u128::from(bound);
+            if product as u64 >= bound.wrapping_neg() % bound {
+                return (product >> 64) as u64;
+            }
+        }
+    }
+
+    /// So many of the numbers below a bound, each set of them equally likely, in ascending order: Floyd's algorithm (Bentley and Floyd 1987).
+    pub fn some_of(&mut self, count: u64, bound: u64) -> BTreeSet<u64> {
+        let mut drawn = BTreeSet::new();
+        for last in bound.saturating_sub(count)..bound {
+            let one = self.below(last + 1);
+            if !drawn.insert(one) {
+                drawn.insert(last);
+            }
+        }
+        drawn
     }
 
     #[cold]

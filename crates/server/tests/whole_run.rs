@@ -399,6 +399,19 @@ fn a_run_over_the_network_is_that_of_threads_to_the_byte_and_is_measured_on_publ
     assert!(left.metrics.iter().all(|line| line.by_devices.is_none()) && left.measured.is_empty());
 }
 
+/// What devices do not send they keep, over the network as in a simulation: the largest coordinates in four rounds with a warm-up, and a mask.
+#[test]
+fn compressed_runs_over_the_network_are_those_of_threads_to_the_byte() {
+    let sparse = &["upload.kind=sparse", "upload.share=0.05", "upload.warm_up=1", "upload.local_clip=2"][..];
+    let mask = &["upload.kind=mask", "upload.share=0.2", "upload.keep_rest=true", "privacy.mechanism=gaussian"];
+    let whole = on_threads(&["devices.begin_with=12".to_owned()], 12, BTreeMap::new()).model;
+    for set in [sparse, mask] {
+        let set: Vec<String> = ["devices.begin_with=12"].iter().chain(set).map(|&set| set.to_owned()).collect();
+        let model = over_the_network(&set, 12).model;
+        assert!(model == on_threads(&set, 12, BTreeMap::new()).model && model != whole, "{set:?}");
+    }
+}
+
 /// Text that is not there, empty, or without the labels that are learned is no text to measure on: made-up people are not taken instead.
 #[test]
 fn public_text_that_models_cannot_be_measured_on_is_refused() {

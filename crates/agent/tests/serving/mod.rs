@@ -25,6 +25,7 @@ use device::{
         },
         terms::{PrivacyTerms, StepTerms, TaskTerms},
     },
+    upload::UploadTerms,
 };
 use flate2::{Compression, write::GzEncoder};
 use http_body_util::{BodyExt, Full};
@@ -79,6 +80,18 @@ impl Serving {
         Self::of(labels, 0, true, Some(EvaluationPlan { most_examples: 20 }))
     }
 
+    /// A task of which devices send the largest coordinates of their updates, and keep the others; each takes part three times.
+    pub(crate) fn of_few(labels: usize, count: usize) -> Arc<Self> {
+        let mut serving = Arc::into_inner(Self::new(labels, 0)).unwrap();
+        let mut terms: TaskTerms = serde_json::from_slice(&serving.task).unwrap();
+        terms.upload = Some(UploadTerms::Largest { momentum: 0.5, local_clip: None });
+        let separation = MinSeparation::rounds_between(0).unwrap();
+        terms.participation = Participation::MinSeparation { separation, max_participations: 3 };
+        serving.task = serde_json::to_vec(&terms).unwrap();
+        serving.step_terms.encoding = serving.step_terms.encoding.with_few(count).unwrap();
+        Arc::new(serving)
+    }
+
     pub(crate) fn with(labels: usize, breaks: u64, simulated: bool) -> Arc<Self> {
         Self::of(labels, breaks, simulated, None)
     }
@@ -121,6 +134,7 @@ impl Serving {
             secure: false,
             timer_s: None,
             evaluation,
+            upload: None,
         };
         let model =
             |step: u64| (0..dimension).flat_map(|i| ((i as u64 % 7 + step) as f32 * 1e-3).to_le_bytes()).collect();

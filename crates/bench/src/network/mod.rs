@@ -378,6 +378,9 @@ impl NetworkRun {
             return Ok(Err("the reports were ready-made, so there is no training to repeat".to_owned()));
         }
         let Task { plan, opened, .. } = task;
+        if plan.upload.told().is_some_and(|upload| upload.keeps_rest()) {
+            return Ok(Err("devices keep what they do not send, also those whose report came too late".to_owned()));
+        }
         let crowd = SynthPlan::new(SEED, self.devices, Dialect::Informal);
         let crowd = Crowd::new(crowd).map_err(BenchError::failed)?;
         let tokenizer = Tokenizer::new(opened.rules());

@@ -18,6 +18,16 @@ pub trait Store {
     fn save(&mut self, bytes: &[u8]) -> Result<(), StoreError>;
 }
 
+impl<S: Store + ?Sized> Store for Box<S> {
+    fn load(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        (**self).load()
+    }
+
+    fn save(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        (**self).save(bytes)
+    }
+}
+
 /// Why a store failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StoreError {

@@ -29,7 +29,7 @@ use crate::{
     },
     local::{Algorithm, LocalError, LocalPlanError},
     round::{self, Drawn, PartError, Worker},
-    upload::Upload,
+    upload::{Keeping, NO_RESTS, Partial, Rest, Sends, Upload, UploadTerms, mask},
 };
 
 /// The largest size of a layer that is built.
@@ -53,6 +53,8 @@ pub struct Bounds {
     pub unroll: usize,
     /// Bytes of memory while it is trained.
     pub training_bytes: u64,
+    /// Bytes of what is kept of its updates between rounds.
+    pub unsent_bytes: u64,
 }
 
 impl Default for Bounds {
@@ -65,6 +67,7 @@ impl Default for Bounds {
             batch: 1024,
             unroll: 256,
             training_bytes: 1 << 30,
+            unsent_bytes: 64 << 20,
         }
     }
 }
@@ -173,6 +176,7 @@ impl Task {
                 Box::new(TagLearner::new(vocabulary.len(), labels.clone(), terms.local.batch))
             }
         };
+        check_upload(&terms, learner.layout().len() as u64, bounds)?;
         let memory = learner.memory();
         match terms.evaluation {
             None => {
@@ -217,7 +221,17 @@ impl Task {
     #[must_use]
     pub fn dimension(&self) -> u64 {
         let counting = self.terms.evaluation.and_then(|plan| Counting::new(&*self.learner, plan));
-        counting.map_or(self.learner.layout().len(), |counting| counting.len()) as u64
+        match (counting, self.terms.upload) {
+            (Some(counting), _) => counting.len() as u64,
+            (None, Some(UploadTerms::Mask { coordinates, .. })) => coordinates,
+            _ => self.learner.layout().len() as u64,
+        }
+    }
+
+    /// Whether a device keeps what it does not send, for later rounds.
+    #[must_use]
+    pub fn keeps_rest(&self) -> bool {
+        self.terms.upload.is_some_and(|upload| upload.keeps_rest())
     }
 
     /// A person's text as examples, cut as the plan says. What is newest is not preferred: the order is the text's.
@@ -295,6 +309,37 @@ fn check_local(terms: &TaskTerms, bounds: &Bounds) -> Result<(), TaskError> {
             got: full.to_string(),
             expected: "finite and above 0".to_owned(),
         }),
+        _ => Ok(()),
+    }
+}
+
+/// What is kept must have room; and what the plan of an honest server would not ask for is not begun.
+fn check_upload(terms: &TaskTerms, parameters: u64, bounds: &Bounds) -> Result<(), TaskError> {
+    let Some(upload) = terms.upload else { return Ok(()) };
+    let part = |expected: &str| {
+        let (what, got) = ("the part of an update that is sent", format!("{upload:?}"));
+        Err(TaskError::Mismatch { what, got, expected: expected.to_owned() })
+    };
+    if terms.evaluation.is_some() {
+        return part("left out in an evaluation");
+    }
+    if terms.local.greedy {
+        return part("left out with greedy clipping, whose clip bit says nothing of it");
+    }
+    if terms.secure && upload.keeps_rest() {
+        return part("all of it, or a mask that keeps nothing, in a secure sum");
+    }
+    match upload {
+        UploadTerms::Largest { momentum, .. } if !(0.0..1.0).contains(&momentum) => {
+            part("with a momentum of at least 0 and below 1")
+        }
+        UploadTerms::Largest { local_clip: Some(clip), .. } if !(clip.is_finite() && clip > 0.0) => {
+            part("with a local clip that is finite and above 0")
+        }
+        UploadTerms::Mask { coordinates, .. } if !(1..parameters).contains(&coordinates) => {
+            part("a mask of at least one coordinate and not all")
+        }
+        _ if upload.keeps_rest() => at_most("the size of what is kept of updates", 8 * parameters, bounds.unsent_bytes),
         _ => Ok(()),
     }
 }
@@ -401,6 +446,8 @@ pub struct Work {
     pub step: StepTerms,
     /// The task, step and model of the input.
     pub asked: Asked,
+    /// Whether the plan has no later input of this device: what it keeps for one is of no use.
+    pub is_last: bool,
 }
 
 /// Why there is no input.
@@ -415,13 +462,22 @@ pub enum WorkError {
 }
 
 impl Work {
-    /// Trains on a person's text: what would leave. `worker` is one of this task ([`Task::worker`]).
+    /// Trains on a person's text, after what was kept of earlier rounds: what would leave, and what is kept if it does. `worker` is one of this
+    /// task ([`Task::worker`]).
     ///
     /// # Errors
     /// When text, task and step do not fit together.
-    pub fn train(&self, worker: &mut Worker, text: &Text, drawn: Drawn) -> Result<Encoded, WorkError> {
+    pub fn train(
+        &self,
+        worker: &mut Worker,
+        text: &Text,
+        drawn: Drawn,
+        before: Option<&Rest>,
+    ) -> Result<(Encoded, Option<Rest>), WorkError> {
         let examples = self.task.examples(text)?;
-        Ok(worker.part(self.of_round(), &examples, drawn)?.encoded)
+        let places = self.mask();
+        let part = worker.part_after(self.of_round(self.upload(places.as_deref())), &examples, drawn, before)?;
+        Ok((part.encoded, part.rest))
     }
 
     /// Measures the model on a person's text, where that is what is asked for: what would leave.
@@ -429,13 +485,33 @@ impl Work {
     /// # Errors
     /// When text, task and step do not fit together.
     pub fn measure(&self, text: &Text, kernels: KernelPath, drawn: Drawn) -> Result<Encoded, WorkError> {
-        let (task, learner) = (self.of_round(), self.task.learner());
+        let (task, learner) = (self.of_round(Upload::Whole), self.task.learner());
         let plan = task.evaluation.ok_or(PartError::NotCounted { learner: learner.name() })?;
         let examples = self.task.examples(text)?;
         Ok(round::measured(task, plan, learner, &examples, kernels, drawn)?.encoded)
     }
 
-    fn of_round(&self) -> round::Task<'_> {
+    /// The coordinates that everybody sends in this step, where they share them.
+    fn mask(&self) -> Option<Vec<u32>> {
+        let Some(UploadTerms::Mask { coordinates, seed, .. }) = self.task.terms.upload else { return None };
+        Some(mask(seed, self.asked.step, coordinates as usize, self.model.parameters.len()))
+    }
+
+    /// What of an update leaves.
+    fn upload<'a>(&self, mask: Option<&'a [u32]>) -> Upload<'a> {
+        let keep = |momentum, local_clip| Keeping { momentum, local_clip, rests: &NO_RESTS };
+        match (self.task.terms.upload, mask, self.step.encoding.few()) {
+            (Some(UploadTerms::Largest { momentum, local_clip }), _, Some(count)) => {
+                Upload::Part(Partial { sends: Sends::Largest(count), keeps: Some(keep(momentum, local_clip)) })
+            }
+            (Some(UploadTerms::Mask { keep_rest, .. }), Some(mask), _) => {
+                Upload::Part(Partial { sends: Sends::Mask(mask), keeps: keep_rest.then(|| keep(0.0, None)) })
+            }
+            _ => Upload::Whole,
+        }
+    }
+
+    fn of_round<'a>(&'a self, upload: Upload<'a>) -> round::Task<'a> {
         round::Task {
             model: self.model.parameters(),
             clipping: &self.step.clipping,
@@ -443,7 +519,7 @@ impl Work {
             full_weight_tokens: self.task.terms.full_weight_tokens,
             learning_rate: self.step.learning_rate,
             epochs: None,
-            upload: Upload::Whole,
+            upload,
             evaluation: self.task.terms.evaluation,
         }
     }

@@ -7,7 +7,7 @@ use lm::tokenizer::Rules;
 use privacy::{Participation, encoding::Encoding, stages::Clipping};
 use serde::{Deserialize, Serialize};
 
-use crate::{evaluation::EvaluationPlan, learner::told::LearnerTerms, local::LocalPlan};
+use crate::{evaluation::EvaluationPlan, learner::told::LearnerTerms, local::LocalPlan, upload::UploadTerms};
 
 /// The terms of a task. Their digest identifies the task, so any change makes a different task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,6 +45,10 @@ pub struct TaskTerms {
     /// participation and noise of its own; its models are those of another task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<EvaluationPlan>,
+    /// Which part of an update devices send, and whether they keep the rest; all of it by default. A device that does not know of it cannot
+    /// read such terms, and takes no part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload: Option<UploadTerms>,
 }
 
 impl TaskTerms {

@@ -30,6 +30,7 @@ const BOUNDS: Bounds = Bounds {
     batch: 16,
     unroll: 16,
     training_bytes: 1 << 20,
+    unsent_bytes: 1 << 20,
 };
 
 const BOUND_TO: &[u8] = b"an attempt";

@@ -121,6 +121,7 @@ impl Offered {
             secure: false,
             timer_s: None,
             evaluation: None,
+            upload: None,
         };
         Self { terms, labels, step: step_terms(101 * labels) }
     }
@@ -283,7 +284,7 @@ impl Host {
     pub(crate) fn train(&mut self, work: &keyhush_device::protocol::task::Work) -> Arc<Encoded> {
         let mut worker = work.task.worker(KernelPath::best()).unwrap();
         let drawn = fresh(&mut SimulatedEntropy::from_seed(5)).unwrap();
-        let encoded = Arc::new(work.train(&mut worker, &text(), drawn).unwrap());
+        let encoded = Arc::new(work.train(&mut worker, &text(), drawn, None).unwrap().0);
         self.got(Event::Trained(Ok(encoded.clone())));
         encoded
     }

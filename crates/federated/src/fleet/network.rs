@@ -18,11 +18,15 @@ use device::{
         message::{Blob, DeviceKey},
         terms::{PrivacyTerms, StepTerms, TaskTerms},
     },
+    upload::{Partial, Sends, Upload},
 };
 use flate2::{Compression, write::GzEncoder};
 use ledger::{FailureReason, ParticipationRecord, PseudonymKey, hex};
 use lm::{tokenizer::Rules, vocabulary::Vocabulary};
-use privacy::{encoding::EncodingError, rng::Randomness};
+use privacy::{
+    encoding::{Encoding, EncodingError},
+    rng::Randomness,
+};
 use secagg::entropy::Entropy;
 use sha2::{Digest, Sha256};
 
@@ -139,7 +143,7 @@ impl NetworkTask {
         // What is measured is learned from by nobody, and has limits of its own: nobody rests after it.
         let evaluation = Some(evaluations.plan);
         let local = LocalPlan { finetune: None, ..terms.local };
-        let terms = TaskTerms { evaluation, full_weight_tokens: None, timer_s: None, local, ..terms };
+        let terms = TaskTerms { evaluation, full_weight_tokens: None, timer_s: None, upload: None, local, ..terms };
         // The task has begun long before: all enrolled devices can be asked at once.
         let least = phase.secure.as_ref().map_or(0, |secure| secure.least_clients.into());
         Self::of(&terms, plan, phase, limits, phase.cohort.max(least)).map(Some)
@@ -191,6 +195,7 @@ fn terms(name: &str, realm: &[u8; 32], plan: &Plan, reads: Reads<'_>, phase: &Ph
         secure: phase.secure.is_some(),
         timer_s: plan.timer_s,
         evaluation: None,
+        upload: plan.upload.told(),
     })
 }
 
@@ -207,6 +212,15 @@ fn packed(bytes: &[u8], digest: &[u8; 32]) -> std::io::Result<(Blob, Vec<u8>)> {
         }
     }
     Ok((blob, gzip(bytes, Compression::none())?))
+}
+
+/// The encoding of an attempt's reports: of few coordinates, where devices choose them.
+fn in_report(task: &RoundTask<'_>) -> Result<Encoding, EncodingError> {
+    let encoding = task.task.encoding.clone();
+    match task.task.upload {
+        Upload::Part(Partial { sends: Sends::Largest(count), .. }) => encoding.with_few(count),
+        Upload::Whole | Upload::Part(_) => Ok(encoding),
+    }
 }
 
 fn gzip(bytes: &[u8], level: Compression) -> std::io::Result<Vec<u8>> {
@@ -304,9 +318,10 @@ impl<D: Driver> Network<D> {
         let mut bytes = Vec::with_capacity(size_of_val(task.task.model));
         task.task.model.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
         let (model, packed) = packed(&bytes, &digest).map_err(FleetError::Packing)?;
+        let encoding = in_report(task)?;
         let terms = StepTerms {
             clipping: task.task.clipping.clone(),
-            encoding: task.task.encoding.clone(),
+            encoding: encoding.clone(),
             learning_rate: task.task.learning_rate,
         };
         let opening = Opening {
@@ -319,7 +334,7 @@ impl<D: Driver> Network<D> {
             model,
             terms: serde_json::to_vec(&terms).map_err(FleetError::Terms)?,
             key: self.secrets.round_key(task.at.stream, at.round, at.attempt)?,
-            aggregation: self.aggregation(task, digest)?,
+            aggregation: self.aggregation(task, digest, encoding)?,
         };
         let (task_digest, task_packed) = (self.task.digest, self.task.packed.clone());
         self.driver.with(move |coordinator, now| {
@@ -329,14 +344,19 @@ impl<D: Driver> Network<D> {
         })
     }
 
-    fn aggregation(&mut self, task: &RoundTask<'_>, model: [u8; 32]) -> Result<Aggregation, FleetError> {
+    fn aggregation(
+        &mut self,
+        task: &RoundTask<'_>,
+        model: [u8; 32],
+        encoding: Encoding,
+    ) -> Result<Aggregation, FleetError> {
         Ok(match (&task.phase.secure, &task.coding.residues) {
             (Some(secure), Some(residues)) => {
                 let terms = secure.terms(residues, task.at.step, self.task.digest.0, model);
                 let desk = SecureDesk::new(terms, secure.least_clients.into(), self.driver.coins());
                 Aggregation::Secure(Box::new(desk))
             }
-            _ => Aggregation::Plain(task.coding.encoding.clone()),
+            _ => Aggregation::Plain(encoding),
         })
     }
 

@@ -262,12 +262,12 @@ fn epochs(config: &Config, said: Option<u32>, key: &str) -> Result<(), ConfigErr
 /// What leaves devices in parts, or as floats.
 fn upload(config: &Config) -> Result<(), ConfigError> {
     let Some(said) = config.upload.filter(|said| *said != Upload::Grid) else { return Ok(()) };
-    if config.data.is_on_devices() {
-        let why = "must be \"grid\" with data.kind = \"devices\": real devices send integers on the grid, and keep nothing between rounds; the other kinds are simulated";
-        return refuse("upload.kind", why);
-    }
     match said {
         Upload::Grid => Ok(()),
+        Upload::Dense if config.data.is_on_devices() => {
+            let why = "must be \"grid\", \"sparse\" or \"mask\" with data.kind = \"devices\": real devices send integers, never floats, which are simulated";
+            refuse("upload.kind", why)
+        }
         Upload::Dense => dense(config),
         Upload::Sparse(sparse) => sparse_upload(config, &sparse),
         Upload::Mask(mask) => mask_upload(config, &mask),
@@ -337,8 +337,8 @@ fn greedy(config: &Config) -> Result<(), ConfigError> {
 /// Where a user's update depends on earlier rounds ([`device::upload`]).
 fn keeps_rest(config: &Config) -> Result<(), ConfigError> {
     greedy(config)?;
-    if config.noise_seed.is_none() {
-        let why = "is missing: what users keep must be recomputed after a crash, so such a run must be a simulation (P20, P21)";
+    if config.noise_seed.is_none() && !config.data.is_on_devices() {
+        let why = "is missing: what simulated users keep must be recomputed after a crash, so such a run must be a simulation (P20, P21)";
         return refuse("noise_seed", why);
     }
     match config.participation.kind {
@@ -349,6 +349,10 @@ fn keeps_rest(config: &Config) -> Result<(), ConfigError> {
         ParticipationKind::Once => refuse(
             "participation.kind",
             "\"once\" leaves no later round for what devices keep: use upload.kind = \"mask\" without keep_rest",
+        ),
+        ParticipationKind::Arrival { max_participations: 1, .. } => refuse(
+            "participation.max_participations",
+            "of 1 leaves no later round for what devices keep: use upload.kind = \"mask\" without keep_rest",
         ),
         _ => Ok(()),
     }

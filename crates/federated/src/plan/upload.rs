@@ -12,14 +12,12 @@
 //!
 //! The model goes down to every device as 32-bit floats.
 
-use device::upload::{Keeping, Partial, Rests, Sends};
-use privacy::rng::{NoiseSource, Purpose, SimulationKey};
+use device::upload::{Keeping, Partial, Rests, Sends, UploadTerms, mask};
 use serde::{Deserialize, Serialize};
 
 use super::{Plan, phases::Phase};
 use crate::{
-    cohort::fixed_size,
-    config::{Config, ConfigError, Upload},
+    config::{Config, ConfigError, Mask, Sparse, Upload},
     numbers,
 };
 
@@ -31,6 +29,8 @@ pub struct UploadPlan {
     parameters: usize,
     /// From which masks follow; public.
     seed: u64,
+    /// Whether users are real devices.
+    on_devices: bool,
 }
 
 /// The planned traffic of a run.
@@ -59,7 +59,13 @@ impl UploadPlan {
     /// The plan of the settings, for a model with this many parameters.
     #[must_use]
     pub const fn new(config: &Config, parameters: usize) -> Self {
-        Self { said: config.upload, parameters, seed: config.seed }
+        Self { said: config.upload, parameters, seed: config.seed, on_devices: config.data.is_on_devices() }
+    }
+
+    /// The same where users are simulated, who keep what the loop has for them.
+    #[must_use]
+    pub const fn of_simulated_users(self) -> Self {
+        Self { on_devices: false, ..self }
     }
 
     /// Whether anything was said.
@@ -68,10 +74,22 @@ impl UploadPlan {
         self.said.is_some()
     }
 
-    /// Whether devices keep something for later rounds.
+    /// Whether simulated users keep something for later rounds, which is then part of the run's state.
     #[must_use]
     pub fn keeps_rest(&self) -> bool {
-        self.said.is_some_and(|said| said.keeps_rest())
+        !self.on_devices && self.said.is_some_and(|said| said.keeps_rest())
+    }
+
+    /// What real devices are told of it; none where they send all coordinates and keep nothing.
+    #[must_use]
+    pub fn told(&self) -> Option<UploadTerms> {
+        match self.said? {
+            Upload::Grid | Upload::Dense => None,
+            Upload::Sparse(Sparse { momentum, local_clip, .. }) => Some(UploadTerms::Largest { momentum, local_clip }),
+            Upload::Mask(Mask { keep_rest, .. }) => {
+                Some(UploadTerms::Mask { coordinates: self.coordinates() as u64, seed: self.seed, keep_rest })
+            }
+        }
     }
 
     /// Whether devices send coordinates of their update and not all of it.
@@ -99,9 +117,7 @@ impl UploadPlan {
     #[must_use]
     pub fn mask(&self, round: u64) -> Option<Vec<u32>> {
         let Some(Upload::Mask(_)) = self.said else { return None };
-        let mut words = NoiseSource::from(SimulationKey::new(self.seed)).stream(Purpose::Mask, &[round]).chunk(0);
-        let drawn = fixed_size(&mut words, self.coordinates() as u64, self.parameters as u64);
-        Some(drawn.into_iter().map(|at| at as u32).collect())
+        Some(mask(self.seed, round, self.coordinates(), self.parameters))
     }
 
     /// How many coordinates a device chooses by their size in a round, where it does.
@@ -341,9 +357,14 @@ mod tests {
         let fixed_size = ["participation.kind=fixed-size"];
         let devices = with(&TREE, &["unit=device", "data.kind=devices"]);
         for (set, key, word) in [
-            (with(&devices, &["upload.kind=dense"]), "upload.kind", "grid"),
-            (with(&devices, &sparse), "upload.kind", "grid"),
-            (with(&devices, &mask), "upload.kind", "grid"),
+            (with(&devices, &["upload.kind=dense"]), "upload.kind", "integers"),
+            (with(&devices, &with(&sparse, &["aggregation=secagg"])), "upload.kind", "mask"),
+            (with(&devices, &mask), "upload.kind", "gaussian"),
+            (
+                with(&devices, &with(&sparse, &["participation.max_participations=1"])),
+                "participation.max_participations",
+                "later round",
+            ),
             (with(&devices, &["schedule=[{ from = 3, local_epochs = 2 }]"]), "schedule.0.local_epochs", "simulation"),
             (with(&sparse, &["aggregation=secagg"]), "upload.kind", "mask"),
             (with(&secagg, &["upload.kind=dense"]), "upload.kind", "grid"),
@@ -380,6 +401,8 @@ mod tests {
         plan(&with(&mask, &secagg));
         plan(&with(&sparse, &TREE));
         plan(&with(&devices, &["upload.kind=grid"]));
+        // What devices keep is nothing that a server would have to compute again: its noise can be secret.
+        plan(&with(&devices, &with(&sparse, &["noise_seed="])));
     }
 
     /// Rule P12: a list of places is a view of single updates, and the statement says whose.

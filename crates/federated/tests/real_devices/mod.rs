@@ -15,11 +15,13 @@ use device::{
     protocol::{
         diary::Diary,
         message::{Answer, Hello, Realm, Received, Says, Signed, Ticket, VERSION},
-        participant::{Do, Event, Now, Participant, Settings},
+        participant::{Do, Event, Note, Now, Participant, Settings},
         policy::Policy,
         task::{Text, Work, fresh},
     },
     round::Worker,
+    unsent::Unsent,
+    upload::Rest,
 };
 use ed25519_dalek::SigningKey;
 use keyhush_federated::{
@@ -82,11 +84,34 @@ pub(crate) fn plan(set: &[&str]) -> (Plan, Opened) {
     (plan, opened)
 }
 
+/// An input that was let go.
+#[derive(Clone)]
+pub(crate) struct Gave {
+    pub(crate) device: usize,
+    pub(crate) step: u64,
+    /// The randomness it was made with, and what it was made of.
+    pub(crate) chance: Chance,
+    pub(crate) text: Text,
+    pub(crate) values: Vec<i32>,
+    /// What is kept since.
+    pub(crate) rest: Option<Rest>,
+    /// Whether it is in the sum.
+    pub(crate) counts: bool,
+}
+
+/// The inputs that were let go, in this order.
+pub(crate) type Given = Rc<RefCell<Vec<Gave>>>;
+
 /// The lives of a server, with devices that nobody has heard of yet.
 pub(crate) fn lives<'a>(plan: &'a Plan, opened: &'a Opened) -> Lives<'a> {
+    lives_that_give(plan, opened, &Given::default())
+}
+
+/// The same, and what they give is written down.
+pub(crate) fn lives_that_give<'a>(plan: &'a Plan, opened: &'a Opened, given: &Given) -> Lives<'a> {
     let reads = Reads { learner: opened.learner(), vocabulary: opened.vocabulary(), rules: opened.rules() };
     let task = NetworkTask::new("tags", &REALM.0, plan, reads).unwrap();
-    let here = Rc::new(RefCell::new(Here::new(opened)));
+    let here = Rc::new(RefCell::new(Here::new(opened, given)));
     let secrets = Secrets::new(Arc::new(MemoryVault::default()));
     Box::new(move || {
         here.borrow_mut().starts(&task);
@@ -108,21 +133,27 @@ struct Here {
     queue: BinaryHeap<Reverse<(u64, usize)>>,
     /// Who waits for an answer.
     waits: BTreeSet<usize>,
+    /// Whose whole report has come, and is not answered yet.
+    reported: BTreeSet<usize>,
     /// What has come of reports that are not whole.
     arrived: BTreeMap<[u8; 32], Vec<u8>>,
     events: u64,
     chance: Chance,
+    given: Given,
 }
 
 struct Device {
     participant: Participant<MemoryStore>,
     text: Text,
     worker: Option<Worker>,
+    unsent: Unsent<MemoryStore>,
     chance: Chance,
+    /// What it trained last.
+    trained: Option<Gave>,
 }
 
 impl Here {
-    fn new(opened: &Opened) -> Self {
+    fn new(opened: &Opened, given: &Given) -> Self {
         let devices: Vec<Device> = (0..DEVICES).map(|number| Device::new(number, opened)).collect();
         let mut chance = Chance::new(1);
         let queue = (0..devices.len()).map(|number| Reverse((1_000_000 + chance.below(2_000), number))).collect();
@@ -134,9 +165,11 @@ impl Here {
             coordinator: None,
             queue,
             waits: BTreeSet::new(),
+            reported: BTreeSet::new(),
             arrived: BTreeMap::new(),
             events: 0,
             chance,
+            given: Rc::clone(given),
         }
     }
 
@@ -185,6 +218,10 @@ impl Here {
         for (request, answer) in self.coordinator.as_mut().unwrap().flush()? {
             let number = request as usize;
             assert!(self.waits.remove(&number), "an answer to nothing");
+            if self.reported.remove(&number) && matches!(answer.says, Some(Says::Received(_))) {
+                let mut given = self.given.borrow_mut();
+                given.iter_mut().rfind(|gave| gave.device == number).unwrap().counts = true;
+            }
             self.tells(number, Event::Answer(&answer.encode_to_vec()));
         }
         Ok(())
@@ -192,8 +229,12 @@ impl Here {
 
     /// A device does what it wants to do next.
     fn acts(&mut self, number: usize) -> Result<(), CoordinatorError> {
-        let (now, coordinator) = (self.now, self.coordinator.as_mut().unwrap());
-        match self.devices[number].participant.next(clock(now)) {
+        let now = self.now;
+        let next = self.devices[number].participant.next(clock(now));
+        let notes = self.devices[number].participant.notes();
+        notes.iter().for_each(|note| self.hears(number, note));
+        let coordinator = self.coordinator.as_mut().unwrap();
+        match next {
             Do::Sleep { until_ms } => self.queue.push(Reverse((until_ms.max(now + 1), number))),
             Do::Hello => {
                 let hello = Hello { oldest: VERSION, newest: VERSION, realm: REALM.0.to_vec(), time_s: now / 1000 };
@@ -214,12 +255,20 @@ impl Here {
                 self.tells(number, Event::Whole);
             }
             Do::Train(work) => {
-                let trained = self.devices[number].train(&work);
+                let trained = self.devices[number].train(number, &work);
                 self.tells(number, Event::Trained(Ok(Arc::new(trained))));
             }
             Do::Send { ticket, offset, chunk } => self.arrives(number, ticket, offset, &chunk)?,
         }
         Ok(())
+    }
+
+    fn hears(&mut self, number: usize, note: &Note) {
+        let device = &mut self.devices[number];
+        if let Note::Gave { step, .. } = note {
+            device.unsent.left(*step, 1).unwrap();
+            self.given.borrow_mut().extend(device.trained.take());
+        }
     }
 
     /// A chunk of a report arrives; with the last one the report does.
@@ -246,6 +295,7 @@ impl Here {
             None => Report::Masked(bytes),
         };
         self.waits.insert(number);
+        self.reported.insert(number);
         coordinator.report(number as u64, &ticket, &report, now)
     }
 }
@@ -263,12 +313,19 @@ impl Device {
         let words: Vec<&str> = opened.vocabulary().words().collect();
         let post = (0..6).map(|at| words[(7 * number as usize + at) % words.len()]).collect::<Vec<&str>>().join(" ");
         let text = Text::of([post]);
-        Self { participant, text, worker: None, chance: Chance::new(!number) }
+        let unsent = Unsent::open(MemoryStore::default(), 30, 1).unwrap();
+        Self { participant, text, worker: None, unsent, chance: Chance::new(!number), trained: None }
     }
 
-    fn train(&mut self, work: &Work) -> Encoded {
+    fn train(&mut self, device: usize, work: &Work) -> Encoded {
         let worker = self.worker.get_or_insert_with(|| work.task.worker(KernelPath::Scalar).unwrap());
-        work.train(worker, &self.text, fresh(&mut self.chance).unwrap()).unwrap()
+        let before = self.unsent.of(&work.asked.task, work.model.parameters().len()).cloned();
+        let (chance, text) = (self.chance.clone(), self.text.clone());
+        let (encoded, rest) = work.train(worker, &text, fresh(&mut self.chance).unwrap(), before.as_ref()).unwrap();
+        self.unsent.learned(work.asked, rest.clone());
+        let (step, values) = (work.asked.step, encoded.values().to_vec());
+        self.trained = Some(Gave { device, step, chance, text, values, rest, counts: false });
+        encoded
     }
 }
 

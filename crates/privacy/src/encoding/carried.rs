@@ -19,12 +19,15 @@ struct Carried {
     /// The parameter of each segment's noise.
     sigmas: Vec<u64>,
     id: EncodingId,
+    /// How many coordinates are in a report, where it is not all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    few: Option<usize>,
 }
 
 impl Serialize for Encoding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let sigmas = self.layout.segments.iter().map(|s| s.sigma).collect();
-        Carried { plan: self.plan.clone(), clip: self.clip, sigmas, id: self.id }.serialize(serializer)
+        Carried { plan: self.plan.clone(), clip: self.clip, sigmas, id: self.id, few: self.few }.serialize(serializer)
     }
 }
 
@@ -36,7 +39,7 @@ impl<'de> Deserialize<'de> for Encoding {
 
 impl Carried {
     fn made_anew(self) -> Result<Encoding, EncodingError> {
-        let Self { plan, clip, sigmas, id } = self;
+        let Self { plan, clip, sigmas, id, few } = self;
         check_plan(&plan)?;
         let rotation = rotation_of(&plan)?;
         let mut segments = segments_of(&plan, rotation.as_ref());
@@ -53,7 +56,11 @@ impl Carried {
         if id_of(&plan, clip, &layout) != id {
             return Err(EncodingError::Other);
         }
-        Ok(Encoding { plan, clip, rotation, layout, id })
+        let encoding = Encoding { plan, clip, rotation, layout, id, few: None };
+        match few {
+            Some(count) => encoding.with_few(count),
+            None => Ok(encoding),
+        }
     }
 }
 
@@ -78,10 +85,11 @@ mod tests {
     #[test]
     fn an_encoding_arrives_as_it_left() {
         for seed in [None, Some([9; 32])] {
-            for sent in [encoding(seed), encoding(seed).with_clip(ClipNorm::new(0.3).unwrap())] {
+            let few = seed.is_none().then(|| encoding(None).with_few(9).unwrap());
+            for sent in [encoding(seed), encoding(seed).with_clip(ClipNorm::new(0.3).unwrap())].into_iter().chain(few) {
                 let got: Encoding = serde_json::from_slice(&serde_json::to_vec(&sent).unwrap()).unwrap();
                 assert_eq!((got.id(), got.layout(), got.clip()), (sent.id(), sent.layout(), sent.clip()));
-                assert_eq!((got.plan, got.rotation), (sent.plan, sent.rotation));
+                assert_eq!((got.plan, got.rotation, got.few), (sent.plan, sent.rotation, sent.few));
             }
         }
     }
@@ -98,6 +106,11 @@ mod tests {
             let mut changed = sent.clone();
             changed[field] = value;
             assert!(serde_json::from_value::<Encoding>(changed).is_err(), "{field}");
+        }
+        for (seed, few) in [(None, 0), (None, 701), (Some([9; 32]), 9)] {
+            let mut changed = serde_json::to_value(encoding(seed)).unwrap();
+            changed["few"] = few.into();
+            assert!(serde_json::from_value::<Encoding>(changed).unwrap_err().to_string().contains("few"), "{few}");
         }
         let mut empty = sent;
         empty["plan"]["dimension"] = 0.into();

@@ -11,6 +11,7 @@ mod distributed;
 pub mod layout;
 mod measured;
 mod packing;
+mod pairs;
 pub mod rotation;
 mod rounding;
 
@@ -261,6 +262,8 @@ pub struct Encoding {
     rotation: Option<Rotation>,
     layout: Layout,
     id: EncodingId,
+    /// How many coordinates of the update are in a report, each with its place; none for all.
+    few: Option<usize>,
 }
 
 /// How a coordinate becomes an integer: scaled ([`Encoding::grid_scale`]) and rounded to a float, cut to the limit, rounded to an
@@ -313,7 +316,27 @@ impl Encoding {
         set_noise(&mut segments, noise, adjacency)?;
         let layout = Layout { segments };
         let id = id_of(&plan, clip, &layout);
-        Ok(Self { plan, clip, rotation, layout, id })
+        Ok(Self { plan, clip, rotation, layout, id, few: None })
+    }
+
+    /// The same encoding, where at most so many coordinates of an update are not zero, and reports hold so many, each with its place. Sums are
+    /// of the same vectors: those of both forms can be added.
+    ///
+    /// # Errors
+    /// When there are not so many coordinates, or updates are rotated: then few are zero.
+    pub fn with_few(self, count: usize) -> Result<Self, EncodingError> {
+        if self.rotation.is_some() || !(1..=self.plan.dimension).contains(&count) {
+            let problem =
+                format!("must be from 1 to {} of an update that is not rotated, got {count}", self.plan.dimension);
+            return Err(EncodingError::Plan { field: "few", problem });
+        }
+        Ok(Self { few: Some(count), ..self })
+    }
+
+    /// How many coordinates of the update are in a report, where it is not all of them.
+    #[must_use]
+    pub const fn few(&self) -> Option<usize> {
+        self.few
     }
 
     /// The same encoding for another clip norm: integers, noise and event are unchanged.
@@ -331,7 +354,11 @@ impl Encoding {
     /// How a user's integers lie in the bytes of a report.
     #[must_use]
     pub fn packing(&self) -> Packing {
-        Packing::from(&self.layout)
+        let packing = Packing::from(&self.layout);
+        match self.few {
+            Some(count) => packing.with_few(count),
+            None => packing,
+        }
     }
 
     /// Which encoding this is.
@@ -380,7 +407,7 @@ impl Encoding {
         set_noise(&mut segments, noise, adjacency)?;
         let layout = Layout { segments };
         let id = id_of(&plan, self.clip, &layout);
-        Ok(Self { plan, clip: self.clip, rotation: self.rotation.clone(), layout, id })
+        Ok(Self { plan, clip: self.clip, rotation: self.rotation.clone(), layout, id, few: None })
     }
 
     /// What stands beside the integers of an update of this exact squared norm: clip bit, weight and counts, as far as the
@@ -489,7 +516,20 @@ impl Encoding {
             check_segment(segment, &values[start..start + segment.len], size)?;
             start += segment.len;
         }
+        self.check_few(values)?;
         self.check_weight(values, measured)
+    }
+
+    /// What is not in the report would be lost.
+    fn check_few(&self, values: &[i32]) -> Result<(), EncodingError> {
+        let Some(most) = self.few else { return Ok(()) };
+        match pairs::nonzero(&values[..self.layout.segments[0].len]) {
+            got if got <= most => Ok(()),
+            got => Err(EncodingError::Bound {
+                segment: SegmentKind::Update,
+                problem: format!("{got} coordinates are not zero, at most {most} are sent"),
+            }),
+        }
     }
 
     /// A user's update is at most the weight's share of the bound (rule P10), so that weighted averages are bounded too.

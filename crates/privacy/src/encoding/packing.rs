@@ -4,7 +4,8 @@
 //! bit of the lowest byte first. Widths follow from the layout alone, so a size tells nothing of what was typed (rule P26). Bits after the last
 //! lane of a segment are zero: an integer vector has one way to be written.
 //!
-//! Eight lanes of b bits are b bytes: that is what is read and written at a time, by code of its own for each width.
+//! Eight lanes of b bits are b bytes: that is what is read and written at a time, by code of its own for each width. Where a report has few
+//! coordinates of an update, the first segment has pairs instead ([`super::pairs`]).
 
 use std::ops::Range;
 
@@ -13,10 +14,11 @@ use zeroize::Zeroize;
 use super::{
     EncodingError,
     layout::{Layout, LayoutSegment, SegmentKind},
+    pairs::{MOST_PAIR_BITS, Pairs},
 };
 
 /// Lanes that begin and end with whole bytes, whatever their width.
-const GROUP: usize = 8;
+pub(super) const GROUP: usize = 8;
 /// Groups that are unpacked at a time, on the stack.
 const BLOCK: usize = 64;
 /// The widest lane: that of the integers themselves.
@@ -32,20 +34,33 @@ struct Lanes {
     kind: SegmentKind,
     len: usize,
     bits: usize,
+    /// Where only some coordinates are in the report.
+    pairs: Option<Pairs>,
 }
 
 impl From<&LayoutSegment> for Lanes {
     fn from(segment: &LayoutSegment) -> Self {
         // With a bit for the sign.
         let bits = (u32::BITS - segment.largest.leading_zeros() + 1) as usize;
-        Self { kind: segment.kind, len: segment.len, bits: bits.min(MOST_BITS) }
+        Self { kind: segment.kind, len: segment.len, bits: bits.min(MOST_BITS), pairs: None }
     }
 }
 
 impl Lanes {
     const fn bytes(&self) -> usize {
+        if let Some(pairs) = &self.pairs {
+            return pairs.bytes();
+        }
         // 2^31 lanes of 32 bits, in groups: no product here needs more than 32 bits before it is one of bytes.
         self.len / GROUP * self.bits + (self.len % GROUP * self.bits).div_ceil(8)
+    }
+
+    /// Bytes of eight lanes, or of eight pairs.
+    const fn group_bytes(&self) -> usize {
+        match &self.pairs {
+            Some(pairs) => pairs.width(),
+            None => self.bits,
+        }
     }
 }
 
@@ -56,6 +71,14 @@ impl From<&Layout> for Packing {
 }
 
 impl Packing {
+    /// The same with so many coordinates of the update, each with its place; the others are zero.
+    pub(super) fn with_few(mut self, count: usize) -> Self {
+        if let Some(lanes) = self.0.first_mut() {
+            lanes.pairs = Some(Pairs::new(count, lanes.len, lanes.bits));
+        }
+        self
+    }
+
     /// The bytes of a vector.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -76,8 +99,10 @@ impl Packing {
             let (here, rest) = values.split_at(lanes.len);
             let end = start + lanes.bytes();
             let wanted = range.start.clamp(start, end) - start..range.end.clamp(start, end) - start;
-            if !wanted.is_empty() {
-                pack_lanes(lanes.bits, here, wanted, &mut packed);
+            match &lanes.pairs {
+                _ if wanted.is_empty() => {}
+                Some(pairs) => packed.extend_from_slice(&pairs.pack(here)[wanted]),
+                None => pack_lanes(lanes.bits, here, wanted, &mut packed),
             }
             (values, start) = (rest, end);
         }
@@ -95,8 +120,8 @@ impl Packing {
         // The last lanes of a segment are unpacked as eight.
         values.reserve_exact(self.0.iter().map(|lanes| lanes.len).sum::<usize>() + GROUP);
         let left = self.0.first().map_or(0, Lanes::bytes);
-        let held = Vec::with_capacity(MOST_BITS);
-        Unpacking { packing: self.clone(), values, segment: 0, start: 0, left, held, taken: 0 }
+        let held = Vec::with_capacity(MOST_PAIR_BITS);
+        Unpacking { packing: self.clone(), values, segment: 0, start: 0, left, held, pairs: 0, taken: 0 }
     }
 
     /// The integers of a vector's bytes. Whether they keep their bounds is not looked at.
@@ -117,6 +142,8 @@ pub(crate) struct Unpacking {
     left: usize,
     /// Bytes that are no whole group yet.
     held: Vec<u8>,
+    /// Pairs that have come.
+    pairs: usize,
     /// Bytes that have come.
     taken: usize,
 }
@@ -128,6 +155,7 @@ pub(crate) struct Reached {
     start: usize,
     left: usize,
     held: Vec<u8>,
+    pairs: usize,
     taken: usize,
 }
 
@@ -140,8 +168,8 @@ impl Drop for Reached {
 impl Unpacking {
     /// How much has been unpacked.
     pub(crate) fn reached(&self) -> Reached {
-        let Self { segment, start, left, taken, .. } = *self;
-        Reached { values: self.values.len(), segment, start, left, held: self.held.clone(), taken }
+        let Self { segment, start, left, pairs, taken, .. } = *self;
+        Reached { values: self.values.len(), segment, start, left, held: self.held.clone(), pairs, taken }
     }
 
     /// Goes back to where it was: what has come since then has not.
@@ -150,8 +178,8 @@ impl Unpacking {
         self.values.truncate(reached.values);
         self.held.zeroize();
         self.held.extend_from_slice(&reached.held);
-        (self.segment, self.start, self.left, self.taken) =
-            (reached.segment, reached.start, reached.left, reached.taken);
+        (self.segment, self.start, self.left, self.pairs, self.taken) =
+            (reached.segment, reached.start, reached.left, reached.pairs, reached.taken);
     }
 
     /// The next bytes.
@@ -161,7 +189,7 @@ impl Unpacking {
         while let Some(lanes) = self.packing.0.get(self.segment).copied() {
             let (here, rest) = bytes.split_at(bytes.len().min(self.left));
             self.left -= here.len();
-            self.unpack(lanes.bits, here);
+            self.unpack(lanes, here)?;
             if self.left > 0 {
                 return Ok(());
             }
@@ -194,31 +222,59 @@ impl Unpacking {
     }
 
     /// Bytes of one segment: those that make whole groups with what is held, and the rest is held.
-    fn unpack(&mut self, bits: usize, bytes: &[u8]) {
-        let mut bytes = bytes;
+    fn unpack(&mut self, lanes: Lanes, bytes: &[u8]) -> Result<(), EncodingError> {
+        let (group, mut bytes) = (lanes.group_bytes(), bytes);
         if !self.held.is_empty() {
-            let (missing, rest) = bytes.split_at((bits - self.held.len()).min(bytes.len()));
+            let (missing, rest) = bytes.split_at((group - self.held.len()).min(bytes.len()));
             self.held.extend_from_slice(missing);
-            if self.held.len() < bits {
-                return;
+            if self.held.len() < group {
+                return Ok(());
             }
-            unpack_groups(bits, &self.held, &mut self.values);
-            self.held.clear();
+            self.unpack_held(lanes)?;
             bytes = rest;
         }
-        let (groups, rest) = bytes.split_at(bytes.len() / bits * bits);
-        unpack_groups(bits, groups, &mut self.values);
+        let (groups, rest) = bytes.split_at(bytes.len() / group * group);
+        self.unpack_groups(lanes, groups)?;
         self.held.extend_from_slice(rest);
+        Ok(())
     }
 
-    /// Lanes beyond the last are not there, and zero.
+    fn unpack_held(&mut self, lanes: Lanes) -> Result<(), EncodingError> {
+        let held = std::mem::take(&mut self.held);
+        let unpacked = self.unpack_groups(lanes, &held);
+        self.held = held;
+        self.held.clear();
+        unpacked
+    }
+
+    /// Bytes of whole groups.
+    fn unpack_groups(&mut self, lanes: Lanes, bytes: &[u8]) -> Result<(), EncodingError> {
+        let Some(pairs) = lanes.pairs else {
+            unpack_groups(lanes.bits, bytes, &mut self.values);
+            return Ok(());
+        };
+        for group in bytes.chunks(pairs.width()) {
+            let count = (pairs.count - self.pairs).min(GROUP);
+            self.pairs += count;
+            pairs.unpack(group, count, self.start, &mut self.values).ok_or_else(|| EncodingError::Bound {
+                segment: lanes.kind,
+                problem: "its coordinates are not in the order of their places, or there is data after the last"
+                    .to_owned(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Lanes beyond the last are not there, and zero; so are coordinates beyond the last pair.
     fn end_segment(&mut self, lanes: Lanes) -> Result<(), EncodingError> {
         if !self.held.is_empty() {
-            self.held.resize(lanes.bits, 0);
-            unpack_groups(lanes.bits, &self.held, &mut self.values);
-            self.held.clear();
+            self.held.resize(lanes.group_bytes(), 0);
+            self.unpack_held(lanes)?;
         }
         let end = self.start + lanes.len;
+        if lanes.pairs.is_some() {
+            self.values.resize(end, 0);
+        }
         if self.values[end..].iter().any(|value| *value != 0) {
             let problem = "there is data after its last coordinate".to_owned();
             return Err(EncodingError::Bound { segment: lanes.kind, problem });
@@ -402,6 +458,79 @@ mod tests {
             }
             unpacking.take(&all[from..]).unwrap();
             assert_eq!(unpacking.finish().unwrap(), values, "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn few_coordinates_come_back_as_they_went_and_have_one_size() {
+        for (len, count) in [(1, 1), (2, 1), (9, 8), (100, 9), (100, 100), (1000, 17), (70_000, 3)] {
+            for bits in [1, 7, 20, 31] {
+                let packing = packing(&[(len, (1 << bits) - 1), (1, 1 << 15), (3, 100)]).with_few(count);
+                for there in [0, 1, count / 2, count] {
+                    let mut values = vec![0; len + 4];
+                    (0..there)
+                        .for_each(|n| values[n * len / count] = if n % 2 == 0 { -1 } else { i32::MAX >> (31 - bits) });
+                    values[len..].copy_from_slice(&[-(1 << 15), 100, -100, 3]);
+                    let all = packing.pack(&values, 0..packing.bytes());
+                    let places = usize::BITS - (len - 1).leading_zeros();
+                    let expected = (count * (places as usize + bits + 1)).div_ceil(8) + 3 + 3;
+                    assert_eq!((all.len(), packing.bytes()), (expected, expected), "{len} {count} {bits} {there}");
+                    assert_eq!(packing.unpack(&all).unwrap(), values, "{len} {count} {bits} {there}");
+                    for pieces in [1, 3, 7] {
+                        let mut unpacking = packing.unpacking();
+                        for piece in all.chunks(pieces) {
+                            // What broke off comes again.
+                            let reached = unpacking.reached();
+                            let other: Vec<u8> = piece.iter().map(|byte| byte ^ 1).collect();
+                            _ = unpacking.take(&other);
+                            unpacking.back_to(&reached);
+                            unpacking.take(piece).unwrap();
+                        }
+                        assert_eq!(unpacking.finish().unwrap(), values, "{len} {count} {bits}, in pieces of {pieces}");
+                    }
+                    for (start, end) in [(0, 1), (1, 5), (all.len() - 3, all.len()), (2, all.len())] {
+                        assert_eq!(packing.pack(&values, start..end), all[start..end]);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pairs_that_nobody_packs_are_refused() {
+        // Five places, in three bits, of integers in two: pairs of five bits.
+        let packing = packing(&[(5, 1)]).with_few(2);
+        let bytes = |pairs: [u16; 2], after: u16| (pairs[0] | pairs[1] << 5 | after << 10).to_le_bytes();
+        assert_eq!(packing.unpack(&bytes([1 | 1 << 3, 4 | 3 << 3], 0)).unwrap(), [0, 1, 0, 0, -1]);
+        for (pairs, after) in [([4, 1], 0), ([1, 1], 0), ([1, 5], 0), ([1, 7], 0), ([0, 4], 1), ([0, 4], 1 << 5)] {
+            assert!(packing.unpack(&bytes(pairs, after)).is_err(), "{pairs:?} {after}");
+        }
+        assert!(packing.unpack(&bytes([0, 4], 0)[..1]).is_err() && packing.unpack(&[0, 4, 0]).is_err());
+        // Whatever comes, in whatever pieces: refused, or a vector with as few coordinates as there are pairs.
+        let mut word = 3u64;
+        for (len, count, most) in [(5, 2, 1), (300, 9, 1 << 20), (70_000, 11, u32::MAX >> 1)] {
+            let packing = self::packing(&[(len, most), (1, 1 << 15)]).with_few(count);
+            for _ in 0..500 {
+                let mut unpacking = packing.unpacking();
+                let mut left = packing.bytes();
+                let taken = loop {
+                    word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                    let piece = ((word >> 60) as usize + 1).min(left);
+                    // Small places come early, so that not all is refused at the first pair.
+                    let byte = if word >> 33 & 3 == 0 { (word >> 40) as u8 } else { 0 };
+                    left -= piece;
+                    if unpacking.take(&vec![byte; piece]).is_err() {
+                        break false;
+                    }
+                    if left == 0 {
+                        break true;
+                    }
+                };
+                if taken && let Ok(values) = unpacking.finish() {
+                    assert_eq!(values.len(), len + 1);
+                    assert!(values[..len].iter().filter(|v| **v != 0).count() <= count);
+                }
+            }
         }
     }
 

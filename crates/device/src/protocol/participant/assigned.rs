@@ -22,6 +22,7 @@ use super::{
 use crate::{
     guard::{Limits, Refused, StoreError, Timer},
     local::{LocalPlanError, check_learning_rate},
+    upload::UploadTerms,
 };
 
 /// Why a device does not take part, or no longer. None of it is told to the server.
@@ -198,6 +199,15 @@ impl Assigned {
             return Err(NotTaken::Step("it asks for counts, which devices do not send".to_owned()));
         }
         let step: StepTerms = serde_json::from_slice(&self.terms).map_err(unread)?;
+        let few = matches!(task.terms().upload, Some(UploadTerms::Largest { .. }));
+        if few != step.encoding.few().is_some() {
+            let why = if few {
+                "the number of coordinates to send is missing"
+            } else {
+                "it asks for few coordinates, but the task for all"
+            };
+            return Err(NotTaken::Step(why.to_owned()));
+        }
         if task.terms().purpose() == Purpose::Training {
             check_learning_rate(step.learning_rate)?;
         }
@@ -248,6 +258,15 @@ struct GlancePlan {
     dimension: u64,
     #[serde(default)]
     counts: Option<serde::de::IgnoredAny>,
+}
+
+/// Whether the plan of a task has no input of a device after this one, of which it gave so many before.
+pub(super) fn is_last(terms: &TaskTerms, have: u64, step: u64) -> bool {
+    let distance = match terms.participation {
+        Participation::MinSeparation { separation, .. } => separation.as_distance(),
+        _ => 1,
+    };
+    have + 1 >= terms.participation.most_participations(terms.rounds) || step.saturating_add(distance) >= terms.rounds
 }
 
 /// The device's own limits, or the plan's where those are stricter.

@@ -15,7 +15,7 @@ use super::{
         terms::Purpose,
     },
     Do, Event, NotTaken, Note, Now, Participant, State, What,
-    assigned::{Assigned, limits_for},
+    assigned::{Assigned, is_last, limits_for},
     input::Input,
 };
 use crate::guard::{Asked, Limits, Outgoing, Store, TaskDigest};
@@ -156,7 +156,9 @@ impl<S: Store> Participant<S> {
             Stage::FetchModel(_, download) => fetch(What::Model, download),
             Stage::Train(Prepared { task, model, asked, .. }) => match part.assigned.step_terms(task) {
                 Ok(step) => {
-                    let work = Work { task: task.clone(), model: model.clone(), step, asked: *asked };
+                    let have = self.guard.inputs_for(&asked.task) as u64;
+                    let is_last = is_last(task.terms(), have, asked.step);
+                    let work = Work { task: task.clone(), model: model.clone(), step, asked: *asked, is_last };
                     Do::Train(Box::new(work))
                 }
                 Err(why) => {

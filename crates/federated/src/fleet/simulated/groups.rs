@@ -11,7 +11,6 @@ use privacy::{
 };
 
 use super::{Attempted, Exact, Observed, Outcome};
-use crate::cohort::below;
 
 /// Cuts a cohort into so many groups of nearly the same size, each in ascending order.
 pub(super) fn split(source: &NoiseSource, position: &[u64], cohort: &[u64], groups: u32) -> Vec<Vec<u64>> {
@@ -21,7 +20,7 @@ pub(super) fn split(source: &NoiseSource, position: &[u64], cohort: &[u64], grou
     let mut words = source.stream(Purpose::Groups, position).chunk(0);
     let mut shuffled = cohort.to_vec();
     for last in (1..shuffled.len()).rev() {
-        shuffled.swap(last, below(&mut words, last as u64 + 1) as usize);
+        shuffled.swap(last, words.below(last as u64 + 1) as usize);
     }
     let (len, groups) = (shuffled.len(), groups as usize);
     let group = |number: usize| {

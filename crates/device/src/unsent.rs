@@ -1,0 +1,386 @@
+//! What a real device has learned and not sent, kept between rounds (Deep Gradient Compression; masks that keep the rest).
+//!
+//! A part of an update leaves; the rest waits for a later round ([`crate::upload`]), in a file of the device's own. It is made of what was typed and
+//! is as private: it never leaves, only what training adds up with it does, after it is clipped.
+//!
+//! **It outlives its text.** A device deletes text once it was learned from. The rest is learned from it, and is kept for so many days, counted
+//! from the day on which the oldest of it was learned; then all of it goes, and the next round begins with nothing. With 0 days nothing is ever kept.
+//! It goes earlier where the plan has no later round for this device, where the owner deletes their text, and where newer tasks need the room.
+//!
+//! **It is of one task.** The digest of a task covers model and vocabulary, so another layout is another task. A rest of another length than the
+//! model is not used.
+//!
+//! **Crashes.** After the guard has an input on record, and before the first byte of it leaves, the host deletes the text and then saves what is
+//! kept from then on ([`Unsent::left`]). So what has left is owed no more, whatever becomes of it, as text is used up whatever becomes of it: nothing is
+//! sent twice. A crash between the two loses what was learned from that text, and the rest of before stays. A crash before the first byte
+//! loses what would have left. In both cases the diary has an input that nobody thanked for.
+//!
+//! The bytes: `keyhush unsent`, the format as 4 bytes, the number of tasks as 4; of each the task (32), the day on which the oldest of it was learned (4), that of the last input (4), the
+//! numbers of rest and velocity (4 each), and these as floats; SHA-256 of all that. Numbers are little-endian.
+
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+use crate::{
+    guard::{Asked, Store, StoreError, TaskDigest},
+    upload::Rest,
+};
+
+const NAME: &[u8; 14] = b"keyhush unsent";
+const FORMAT: u32 = 1;
+const HEAD: usize = NAME.len() + 4 + 4;
+const OF_TASK: usize = 32 + 4 * 4;
+const CHECKSUM: usize = 32;
+
+/// Tasks of which something is kept: a newer one takes the place of the one that was longest not sent for.
+pub const MOST_TASKS: usize = 4;
+
+/// Why what was kept cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum UnsentError {
+    /// What is there is not what was saved.
+    #[error(
+        "what this device learned and has not sent is damaged; delete it, and it begins with nothing (keyhush device --forget-text)"
+    )]
+    Damaged,
+    /// The place where it is kept failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What is kept of one task.
+#[derive(Debug, Clone, PartialEq)]
+struct Kept {
+    task: TaskDigest,
+    /// The day on which the oldest of it was learned, and that of the last input.
+    since: u32,
+    last: u32,
+    rest: Rest,
+}
+
+/// What training came to, until it is known whether it leaves.
+#[derive(Debug)]
+struct Learned {
+    asked: Asked,
+    rest: Option<Rest>,
+}
+
+/// What a device has learned and not sent.
+#[derive(Debug)]
+pub struct Unsent<S> {
+    store: S,
+    days: u32,
+    kept: Vec<Kept>,
+    learned: Option<Learned>,
+}
+
+impl<S: Store> Unsent<S> {
+    /// What is kept in a store, for so many days; what is older goes before this returns.
+    ///
+    /// # Errors
+    /// When it cannot be read, or not be deleted.
+    pub fn open(mut store: S, days: u32, today: u32) -> Result<Self, UnsentError> {
+        let kept = store.load()?.map_or(Ok(Vec::new()), |bytes| decode(&bytes))?;
+        let mut unsent = Self { store, days, kept, learned: None };
+        unsent.let_go_of_old(today)?;
+        Ok(unsent)
+    }
+
+    /// What is kept of a task whose model has so many parameters.
+    #[must_use]
+    pub fn of(&self, task: &TaskDigest, parameters: usize) -> Option<&Rest> {
+        let fits = |rest: &Rest| rest.vectors().iter().all(|v| v.is_empty() || v.len() == parameters);
+        self.kept.iter().find(|kept| kept.task == *task).map(|kept| &kept.rest).filter(|rest| fits(rest))
+    }
+
+    /// What is to be kept if an input leaves. Nothing of it is durable yet.
+    pub fn learned(&mut self, asked: Asked, rest: Option<Rest>) {
+        self.learned = Some(Learned { asked, rest });
+    }
+
+    /// The input of this step is about to leave: what is kept from now on. Durable when this returns.
+    ///
+    /// # Errors
+    /// When it cannot be saved: then the input may not leave.
+    pub fn left(&mut self, step: u64, today: u32) -> Result<(), UnsentError> {
+        let Some(Learned { asked, rest }) = self.learned.take().filter(|learned| learned.asked.step == step) else {
+            return Ok(());
+        };
+        let today = self.not_before_the_last(today);
+        let since = self.kept.iter().find(|kept| kept.task == asked.task).map_or(today, |kept| kept.since);
+        let mut kept: Vec<Kept> = self.kept.iter().filter(|kept| kept.task != asked.task).cloned().collect();
+        kept.extend(rest.map(|rest| Kept { task: asked.task, since, last: today, rest }));
+        let too_many = kept.len().saturating_sub(MOST_TASKS);
+        kept.drain(..too_many);
+        self.replace(kept, today)
+    }
+
+    /// Deletes what is too old.
+    ///
+    /// # Errors
+    /// When that cannot be saved.
+    pub fn let_go_of_old(&mut self, today: u32) -> Result<(), UnsentError> {
+        self.replace(self.kept.clone(), self.not_before_the_last(today))
+    }
+
+    /// Deletes everything, also what training came to and has not left.
+    ///
+    /// # Errors
+    /// When that cannot be saved.
+    pub fn clear(&mut self) -> Result<(), UnsentError> {
+        self.learned = None;
+        self.replace(Vec::new(), 0)
+    }
+
+    /// Deletes everything that is in a store, also what cannot be read.
+    ///
+    /// # Errors
+    /// When that cannot be saved.
+    pub fn forget(store: &mut S) -> Result<(), UnsentError> {
+        match store.load()? {
+            Some(_) => Ok(store.save(&encode(&[]))?),
+            None => Ok(()),
+        }
+    }
+
+    /// Describes it for its owner; nothing where there is nothing.
+    #[must_use]
+    pub fn page(&self, today: u32) -> Option<String> {
+        let oldest = self.kept.iter().map(|kept| kept.since).min()?;
+        let days = today.saturating_sub(oldest);
+        let ago = match days {
+            0 => "from today".to_owned(),
+            1 => "from 1 day ago".to_owned(),
+            days => format!("from {days} days ago"),
+        };
+        let (tasks, s) = (self.kept.len(), if self.kept.len() == 1 { "" } else { "s" });
+        Some(format!(
+            "Learned from your text and not sent yet, for {tasks} task{s}: the oldest of it is {ago}.\nkeyhush device --forget-text deletes it.\n"
+        ))
+    }
+
+    /// Gives the store back, for tests of restarts.
+    #[cfg(any(test, feature = "contract"))]
+    pub fn into_store(self) -> S {
+        self.store
+    }
+
+    fn replace(&mut self, mut kept: Vec<Kept>, today: u32) -> Result<(), UnsentError> {
+        kept.retain(|kept| today.saturating_sub(kept.since) < self.days);
+        if kept != self.kept {
+            self.store.save(&encode(&kept))?;
+            self.kept = kept;
+        }
+        Ok(())
+    }
+
+    /// A clock that is set back keeps nothing longer.
+    fn not_before_the_last(&self, today: u32) -> u32 {
+        self.kept.iter().map(|kept| kept.last).fold(today, u32::max)
+    }
+}
+
+fn encode(all: &[Kept]) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend_from_slice(NAME);
+    out.extend_from_slice(&FORMAT.to_le_bytes());
+    out.extend_from_slice(&(all.len() as u32).to_le_bytes());
+    for Kept { task, since, last, rest } in all {
+        let vectors = rest.vectors();
+        out.extend_from_slice(&task.0);
+        let numbers = [*since, *last, vectors[0].len() as u32, vectors[1].len() as u32];
+        numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+        vectors.into_iter().flatten().for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
+    }
+    let checksum = Sha256::digest(&out);
+    out.extend_from_slice(&checksum);
+    out
+}
+
+fn decode(bytes: &[u8]) -> Result<Vec<Kept>, UnsentError> {
+    read(bytes).ok_or(UnsentError::Damaged)
+}
+
+fn read(bytes: &[u8]) -> Option<Vec<Kept>> {
+    let (said, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM)?)?;
+    if Sha256::digest(said)[..] != *checksum || !said.starts_with(NAME) || said.len() < HEAD {
+        return None;
+    }
+    let number = |bytes: &[u8], at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    if number(said, NAME.len())? != FORMAT {
+        return None;
+    }
+    let (count, mut left) = (number(said, NAME.len() + 4)?, &said[HEAD..]);
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let (head, after) = left.split_at_checked(OF_TASK)?;
+        let numbers = [number(head, 32)?, number(head, 36)?, number(head, 40)?, number(head, 44)?];
+        let [since, last, rest, velocity] = numbers;
+        let (rest, after) = floats(after, rest)?;
+        let (velocity, after) = floats(after, velocity)?;
+        all.push(Kept { task: TaskDigest(*head.first_chunk()?), since, last, rest: Rest::new(rest, velocity) });
+        left = after;
+    }
+    left.is_empty().then_some(all)
+}
+
+fn floats(bytes: &[u8], count: u32) -> Option<(Vec<f32>, &[u8])> {
+    let (floats, after) = bytes.split_at_checked((count as usize).checked_mul(4)?)?;
+    Some((floats.as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four)).collect(), after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guard::{MemoryStore, ModelDigest};
+
+    const DAYS: u32 = 30;
+
+    fn asked(task: u8, step: u64) -> Asked {
+        Asked { task: TaskDigest([task; 32]), step, model: ModelDigest::of(&[f32::from(task), step as f32]) }
+    }
+
+    fn rest(of: f32) -> Rest {
+        Rest::new(vec![of, 0.0, -of], vec![of, of, 0.0])
+    }
+
+    fn kept<S: Store>(unsent: &Unsent<S>, task: u8) -> Option<&Rest> {
+        unsent.of(&TaskDigest([task; 32]), 3)
+    }
+
+    fn open(store: MemoryStore, today: u32) -> Unsent<MemoryStore> {
+        Unsent::open(store, DAYS, today).unwrap()
+    }
+
+    #[test]
+    fn what_was_learned_is_kept_once_it_leaves_and_not_before() {
+        let mut unsent = open(MemoryStore::default(), 100);
+        unsent.learned(asked(1, 0), Some(rest(1.0)));
+        assert_eq!(kept(&unsent, 1), None);
+        // A crash before the guard has it: nothing was sent, and nothing is kept.
+        let mut unsent = open(unsent.into_store(), 100);
+        assert_eq!(kept(&unsent, 1), None);
+        unsent.learned(asked(1, 0), Some(rest(1.0)));
+        unsent.left(0, 100).unwrap();
+        let mut unsent = open(unsent.into_store(), 100);
+        assert_eq!(kept(&unsent, 1), Some(&rest(1.0)));
+        // What training came to in a step that was never sent is not that of the next one.
+        unsent.learned(asked(1, 3), Some(rest(3.0)));
+        unsent.left(5, 100).unwrap();
+        unsent.left(3, 100).unwrap();
+        assert_eq!(kept(&unsent, 1), Some(&rest(1.0)));
+    }
+
+    #[test]
+    fn it_is_of_one_task_and_one_model() {
+        let mut unsent = open(MemoryStore::default(), 100);
+        unsent.learned(asked(1, 0), Some(rest(1.0)));
+        unsent.left(0, 100).unwrap();
+        assert_eq!(kept(&unsent, 2), None);
+        assert_eq!(unsent.of(&TaskDigest([1; 32]), 4), None, "of another length");
+        for task in 2..=5 {
+            unsent.learned(asked(task, 7), Some(rest(2.0)));
+            unsent.left(7, 101).unwrap();
+        }
+        assert_eq!(kept(&unsent, 1), None, "the one that was longest not sent for makes way");
+        assert!((2..=5).all(|task| kept(&unsent, task).is_some()));
+        // The plan has no later round for it.
+        unsent.learned(asked(3, 9), None);
+        unsent.left(9, 101).unwrap();
+        assert_eq!(kept(&open(unsent.into_store(), 101), 3), None);
+    }
+
+    /// The day counts on which the oldest text came into it, however often something was sent since.
+    #[test]
+    fn it_goes_when_its_oldest_text_is_too_old() {
+        let mut unsent = open(MemoryStore::default(), 100);
+        for (step, today) in [(0, 100), (1, 110), (2, 129)] {
+            unsent.learned(asked(1, step), Some(rest(1.0)));
+            unsent.left(step, today).unwrap();
+        }
+        unsent.let_go_of_old(129).unwrap();
+        assert!(kept(&unsent, 1).is_some());
+        let store = unsent.store.clone();
+        unsent.let_go_of_old(130).unwrap();
+        assert_eq!(kept(&unsent, 1), None);
+        assert_eq!(unsent.store.bytes.as_ref().map(Vec::len), Some(HEAD + CHECKSUM), "its bytes are gone too");
+        assert_eq!(kept(&open(store.clone(), 130), 1), None, "also where the device was off");
+        assert!(kept(&open(store.clone(), 90), 1).is_some(), "a clock that is set back ends nothing early");
+        let mut unsent = open(store, 90);
+        unsent.learned(asked(1, 3), Some(rest(2.0)));
+        unsent.left(3, 90).unwrap();
+        assert_eq!(unsent.kept[0].last, 129, "and keeps nothing longer");
+        // With 0 days nothing is ever kept.
+        let mut unsent = Unsent::open(MemoryStore::default(), 0, 100).unwrap();
+        unsent.learned(asked(1, 0), Some(rest(1.0)));
+        unsent.left(0, 100).unwrap();
+        assert_eq!((kept(&unsent, 1), &unsent.store.bytes), (None, &None));
+    }
+
+    #[test]
+    fn what_the_owner_deletes_is_gone() {
+        let mut unsent = open(MemoryStore::default(), 100);
+        assert_eq!(unsent.page(100), None);
+        unsent.learned(asked(1, 0), Some(rest(1.0)));
+        unsent.left(0, 100).unwrap();
+        assert!(unsent.page(102).unwrap().contains("from 2 days ago"));
+        unsent.learned(asked(1, 1), Some(rest(2.0)));
+        unsent.clear().unwrap();
+        unsent.left(1, 100).unwrap();
+        assert_eq!((kept(&unsent, 1), unsent.page(100)), (None, None));
+        assert_eq!(kept(&open(unsent.into_store(), 100), 1), None);
+    }
+
+    #[test]
+    fn what_is_damaged_can_be_deleted() {
+        let mut disk = MemoryStore { bytes: Some(b"keyhush unsent, damaged".to_vec()) };
+        assert!(Unsent::open(disk.clone(), DAYS, 100).is_err());
+        Unsent::forget(&mut disk).unwrap();
+        assert!(Unsent::open(disk, DAYS, 100).is_ok());
+    }
+
+    /// A store that fails from some save on, and keeps what it had.
+    struct Fails(MemoryStore, bool);
+
+    impl Store for Fails {
+        fn load(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+            self.0.load()
+        }
+
+        fn save(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+            match self.1 {
+                true => Err(StoreError::Failed { doing: "write", place: "it".into(), problem: "full".into() }),
+                false => self.0.save(bytes),
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_saved_is_an_error_and_what_was_kept_stays() {
+        let mut unsent = Unsent::open(Fails(MemoryStore::default(), false), DAYS, 100).unwrap();
+        unsent.learned(asked(1, 0), Some(rest(1.0)));
+        unsent.left(0, 100).unwrap();
+        unsent.store.1 = true;
+        unsent.learned(asked(1, 1), Some(rest(2.0)));
+        assert!(unsent.left(1, 101).is_err() && unsent.clear().is_err() && unsent.let_go_of_old(200).is_err());
+        assert_eq!(kept(&unsent, 1), Some(&rest(1.0)));
+    }
+
+    #[test]
+    fn damage_is_noticed() {
+        let mut unsent = open(MemoryStore::default(), 100);
+        for task in [1, 2] {
+            unsent.learned(asked(task, 0), Some(rest(1.0)));
+            unsent.left(0, 100).unwrap();
+        }
+        let whole = unsent.into_store().bytes.unwrap();
+        assert!(Unsent::open(MemoryStore { bytes: Some(whole.clone()) }, DAYS, 100).is_ok());
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            let opened = Unsent::open(MemoryStore { bytes: Some(damaged) }, DAYS, 100);
+            assert!(matches!(opened, Err(UnsentError::Damaged)), "byte {at}");
+            assert!(Unsent::open(MemoryStore { bytes: Some(whole[..at].to_vec()) }, DAYS, 100).is_err(), "{at} bytes");
+        }
+    }
+}
