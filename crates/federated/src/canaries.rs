@@ -418,9 +418,13 @@ impl Shown {
             true => "only the scale of the noise may differ from the ledger",
             false => "the run is a single Gaussian release",
         };
+        let nothing = match epsilon_lower.max(*epsilon_lower_any) > 0.0 {
+            true => "",
+            false => " A bound of 0 shows nothing in either direction; with more canaries it would show more.",
+        };
         format!(
             "With {confidence} % confidence, epsilon at delta {delta:e} is at least {epsilon_lower:.2} if {assumption}, and at least \
-             {epsilon_lower_any:.2} without that assumption."
+             {epsilon_lower_any:.2} without that assumption.{nothing}"
         )
     }
 

@@ -59,8 +59,8 @@ pub fn membership(shown: &Membership) -> Chart {
     let named = |name: &str, roc: &Roc| Series::new(format!("{name}: area {:.2}", roc.area), points(roc));
     Chart {
         title: "Membership inference: can the attacker tell who took part?".into(),
-        x_label: "false-positive rate (%)".into(),
-        y_label: "true-positive rate (%)".into(),
+        x_label: "others taken for members by mistake (%)".into(),
+        y_label: "members found (%)".into(),
         series: vec![
             named("with privacy", &shown.private),
             named("without privacy", &shown.non_private),

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &MembershipArgs) -> anyhow::Result<()> {
     let answer = Answer::estimate("membership", found.epsilon_formal, Some(found.private.epsilon_estimate), &found);
     let line = |name: &str, roc: &privacy::audit::membership::Roc| {
         format!(
-            "{name}: area {:.3}; true-positive rate {:.1} % at a 1 % false-positive rate; epsilon about {:.2}",
+            "{name}: area {:.3}, where guessing has 0.5; finds {:.1} % of the members if 1 % of the others may be taken for members; epsilon about {:.2}",
             roc.area,
             100.0 * roc.at_one_percent,
             roc.epsilon_estimate

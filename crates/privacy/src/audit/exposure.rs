@@ -2,7 +2,7 @@
 //! Secret Sharer", arXiv:1802.08232v3).
 //!
 //! A canary is drawn uniformly from a space of |R| possible ones. Sort all of them by how likely the model finds them: the exposure of the
-//! canary is `log2 |R| - log2 rank` (Definition 3): 0 bits for the last, log2 |R| for the first, 1 bit on average without memorization.
+//! canary is `log2 |R| - log2 rank` (Definition 3): 0 bits for the last, log2 |R| for the first, log2 e = 1.4 on average without memorization.
 //! Ranking all of R is not possible, so it is estimated from some of them (section 4.3):
 //!
 //! * by rank: among the canary and n others that were not planted, rank r has exposure `log2((n + 1) / r)`, at most log2(n + 1); others

@@ -518,6 +518,15 @@ mod tests {
         assert!(matches!(guess(&bad), Err(AuditError::NotFinite { index: 0, .. })));
     }
 
+    /// The order of canaries that look alike must not depend on their coins.
+    #[test]
+    fn equal_scores_tell_nothing() {
+        let scored: Vec<Scored> = (0..2000).map(|i| Scored { score: 1.0, present: i % 2 == 0 }).collect();
+        for guesses in guess(&scored).unwrap() {
+            assert!(guesses.correct.abs_diff(guesses.made / 2) <= 1, "{guesses:?}");
+        }
+    }
+
     #[test]
     fn more_canaries_are_needed_for_less_slack() {
         let delta = Delta::new(1e-5).unwrap();

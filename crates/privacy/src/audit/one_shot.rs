@@ -126,6 +126,23 @@ mod tests {
         }
     }
 
+    /// Guarantees hold in both directions, so the direction that tells more counts.
+    #[test]
+    fn the_larger_of_both_directions_counts() {
+        let delta = Delta::new(1e-5).unwrap();
+        let scored = |present: bool| -> Vec<Scored> {
+            let wide = |i: u32| Scored { score: 3.0 * f64::from(i % 41) - 60.0, present };
+            let narrow = |i: u32| Scored { score: f64::from(i % 41) - 20.0, present: !present };
+            (0..820).flat_map(|i| [wide(i), narrow(i)]).collect()
+        };
+        let [one, other] = [true, false].map(|present| OneShot::of(&scored(present), delta).unwrap());
+        assert!((one.epsilon_estimate - other.epsilon_estimate).abs() < 1e-9, "{one:?} {other:?}");
+        let narrow = Normal { mean: one.mean_absent, deviation: one.deviation_absent };
+        let wide = Normal { mean: one.mean_present, deviation: one.deviation_present };
+        let [least, most] = [epsilon(narrow, wide, delta.get()), epsilon(wide, narrow, delta.get())];
+        assert!(least < 0.5 * most && one.epsilon_estimate == most, "{least} {most}");
+    }
+
     #[test]
     fn few_or_equal_scores_are_refused() {
         let delta = Delta::new(1e-5).unwrap();
