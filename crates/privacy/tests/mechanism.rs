@@ -306,6 +306,7 @@ fn every_kind() -> Vec<MechanismPlan> {
 
 /// A release has the same bits whoever draws which part of its noise; so has one after a restart, which draws the past again.
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "there are no threads")]
 fn p13_noise_does_not_depend_on_who_draws_it() {
     let encoding = long();
     for plan in every_kind() {
@@ -333,6 +334,7 @@ fn p13_noise_does_not_depend_on_who_draws_it() {
 
 /// Workers that leave a chunk out would leave it without noise: nothing is released, then or later.
 #[test]
+#[cfg_attr(target_family = "wasm", ignore = "there are no threads")]
 fn p13_a_chunk_without_noise_is_not_released() {
     let encoding = long();
     for plan in every_kind() {

@@ -181,12 +181,17 @@ impl Learner for LanguageLearner {
         let model = &self.config;
         let tables: usize =
             [Role::Embedding, Role::OutputEmbedding].map(|role| self.parameters.range(role).len()).iter().sum();
+        // In 64 bits on any machine: what a task asks for may be more than a browser can address.
+        let [all, tables, vocabulary, layers] =
+            [self.parameters.len(), tables, model.vocabulary, model.layers].map(|count| count as u64);
         // Matrices are kept twice, for the ways there and back; tables once.
-        let weights = 2 * self.parameters.len() - tables;
-        let wide = (2 * model.cell.gates().len() + 5) * model.hidden + 2 * model.embedding;
-        let activations = self.batch * self.unroll * (model.vocabulary + model.layers * wide);
-        let lines = ROWS * (model.vocabulary + wide);
-        let [trainer, predictor, piece] = [weights + activations, weights, lines].map(|floats| 4 * floats as u64);
+        let weights = 2 * all - tables;
+        let wide = (2 * model.cell.gates().len() as u64 + 5) * model.hidden as u64 + 2 * model.embedding as u64;
+        let tokens = (self.batch as u64).saturating_mul(self.unroll as u64);
+        let activations = tokens.saturating_mul(vocabulary + layers * wide);
+        let lines = ROWS as u64 * (vocabulary + wide);
+        let floats = [weights.saturating_add(activations), weights, lines];
+        let [trainer, predictor, piece] = floats.map(|floats| floats.saturating_mul(4));
         Memory { trainer, predictor, piece }
     }
 
