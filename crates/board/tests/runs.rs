@@ -139,12 +139,11 @@ fn a_run_is_followed_while_it_goes_on() {
         let run = listing.runs().next().unwrap();
         let detail = detail(&board, "growing");
         let points = detail["curves"]["training_loss"]["values"].as_array().unwrap().len();
-        seen.push((
-            run.state,
-            run.summary.as_ref().unwrap().rounds,
-            points,
-            detail["samples"].as_array().unwrap().len(),
-        ));
+        let summary = run.summary.as_ref().unwrap();
+        // Until it has ended, its statement counts all that it may still release: more than the curve so far.
+        let is_foreseen = summary.price.words.ends_with("if the noise were secret, for the whole plan");
+        assert_eq!(is_foreseen, run.state == State::Running, "{}", summary.price.words);
+        seen.push((run.state, summary.rounds, points, detail["samples"].as_array().unwrap().len()));
     });
     let expected =
         [(State::Running, 1, 1, 1), (State::Running, 2, 2, 2), (State::Running, 3, 3, 2), (State::Finished, 4, 4, 3)];

@@ -215,7 +215,7 @@ impl Summary {
             planned: kept.config.rounds,
             simulated: kept.is_simulation(),
             numbers: measures.shown_first().map(value).collect(),
-            price: Cost { words: price.words(), epsilon: finite(price.epsilon.get()) },
+            price: Cost { words: price.words() + kept.foreseen(), epsilon: finite(price.epsilon.get()) },
             settings: settings::flat(&kept.settings).unwrap_or_default(),
             // The last is always among them.
             small: all.iter().rev().step_by(step).rev().copied().collect(),

@@ -133,7 +133,14 @@ impl Kept {
         let nobody =
             if self.statement.data.is_made_up() { ", on synthetic users: nobody real is protected" } else { "" };
         let alone = if self.undecided { ", for this run alone: its sweep has not finished" } else { "" };
-        counted(&self.statement) + nobody + alone
+        counted(&self.statement) + self.foreseen() + nobody + alone
+    }
+
+    /// What its epsilon counts beyond the rounds so far: before a run has ended, its whole plan.
+    #[must_use]
+    pub fn foreseen(&self) -> &'static str {
+        let is_more = self.ended.is_none() && self.price().epsilon.is_finite();
+        if is_more { ", for the whole plan" } else { "" }
     }
 }
 
