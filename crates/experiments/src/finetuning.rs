@@ -3,7 +3,8 @@
 //!
 //! Variants are runs of `keyhush train`, or one of the baselines that are none (`baselines`): n-grams, the user's on-line n-gram beside the
 //! general model, transfer learning from an ensemble, and distilling from released models. Test sets are of people of the synthetic crowd whom
-//! no run trains on; where a store is trained on, they are given ([`crate::texts`]).
+//! no run trains on, the same for all variants, also for those that train on crowds of their own; where a store is trained on, they are given
+//! ([`crate::texts`]).
 
 use std::{
     collections::BTreeMap,
@@ -118,12 +119,15 @@ pub(crate) fn run(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<(Vec<Compare
     let texts = texts.as_ref();
     let given = |variant: &Variant| texts.filter(|_| variant.given_with_store);
     // All that can be known to be wrong is said before any work.
+    let mut crowd = None;
     for variant in variants.iter().copied().filter(|variant| given(variant).is_none()) {
         let config = job.config(variant, None, &mut Vec::new())?;
+        crowd.get_or_insert_with(|| seed_of(&config));
         if let Some(Instead::Transfer { .. }) = variant.instead {
             ensemble::check(&config)?;
         }
     }
+    let people = People { texts, crowd: crowd.unwrap_or(1) };
     let (mut folders, mut compared, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     for variant in variants {
         let (name, set, line) = (variant.name.clone(), variant.set.clone(), variant.line.clone());
@@ -141,11 +145,11 @@ pub(crate) fn run(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<(Vec<Compare
                 let run = OneRun { label: &variant.name, config: &config, folder: &folder, after: After::Close };
                 runner.run(run)?;
                 folders.push((variant.name.clone(), vec![folder.clone()]));
-                let tests = |rules, words: &Vocabulary| Tests::new(&config, texts, rules, words);
+                let tests = |rules, words: &Vocabulary| Tests::new(people, rules, words);
                 (measured(&folder.join(MODEL_FOLDER), &tests, runner)?, Some(config.rounds))
             }
             Some(instead) => {
-                let baseline = Baseline::new(&config, texts, &folders, runner)?;
+                let baseline = Baseline::new(&config, people, &folders, runner)?;
                 let (counts, note) = baseline.counts(instead).map_err(of_variant)?;
                 notes.extend(note.map(|note| format!("{name}: {note}")));
                 (counts, None)
@@ -182,6 +186,22 @@ impl Both {
     }
 }
 
+/// Of whom test sets are.
+#[derive(Clone, Copy)]
+struct People<'a> {
+    /// The texts that were given.
+    texts: Option<&'a Texts>,
+    /// Otherwise the seed of the synthetic crowd: that of the first variant.
+    crowd: u64,
+}
+
+fn seed_of(config: &Config) -> u64 {
+    match &config.data {
+        Data::Synthetic(crowd) => crowd.seed.unwrap_or(1),
+        Data::Store(_) | Data::Devices(_) => 1,
+    }
+}
+
 /// The lines of both test sets, by person.
 struct Tests {
     standard: Vec<Vec<Line>>,
@@ -190,16 +210,10 @@ struct Tests {
 
 impl Tests {
     /// Of the texts that were given, or else of people of the synthetic crowd.
-    fn new(
-        config: &Config,
-        texts: Option<&Texts>,
-        rules: Rules,
-        vocabulary: &Vocabulary,
-    ) -> Result<Self, ExperimentError> {
-        match (texts, &config.data) {
-            (Some(texts), _) => Self::of_texts(texts, rules, vocabulary),
-            (None, Data::Synthetic(crowd)) => Self::of_crowd(crowd.seed.unwrap_or(1), rules, vocabulary),
-            (None, Data::Store(_) | Data::Devices(_)) => Self::of_crowd(1, rules, vocabulary),
+    fn new(people: People<'_>, rules: Rules, vocabulary: &Vocabulary) -> Result<Self, ExperimentError> {
+        match people.texts {
+            Some(texts) => Self::of_texts(texts, rules, vocabulary),
+            None => Self::of_crowd(people.crowd, rules, vocabulary),
         }
     }
 
@@ -262,7 +276,7 @@ fn wrong(problem: &dyn std::fmt::Display) -> ExperimentError {
 /// What stands beside runs, and what it is made from.
 struct Baseline<'a> {
     config: Config,
-    texts: Option<&'a Texts>,
+    people: People<'a>,
     /// The runs so far, by their variants.
     runs: &'a [(String, Vec<PathBuf>)],
     opened: Opened,
@@ -273,13 +287,13 @@ struct Baseline<'a> {
 impl<'a> Baseline<'a> {
     fn new(
         config: &Config,
-        texts: Option<&'a Texts>,
+        people: People<'a>,
         runs: &'a [(String, Vec<PathBuf>)],
         runner: &Runner<'_>,
     ) -> Result<Self, ExperimentError> {
         let opened = Opened::new(config)?;
         let (kernels, threads) = (runner.means.kernels, runner.means.threads);
-        Ok(Self { config: config.clone(), texts, runs, opened, kernels, threads })
+        Ok(Self { config: config.clone(), people, runs, opened, kernels, threads })
     }
 
     /// What it predicts, and what should be known of it.
@@ -306,7 +320,7 @@ impl<'a> Baseline<'a> {
 
     /// What n-grams are counted in: all of the text that was given, or what devices rehearse.
     fn general(&self) -> Result<Vec<Vec<u32>>, String> {
-        let Some(texts) = self.texts else { return baselines::general_posts(&self.opened) };
+        let Some(texts) = self.people.texts else { return baselines::general_posts(&self.opened) };
         let (words, rules) = (self.opened.vocabulary(), self.opened.rules());
         Ok(baselines::sequences(&finetune::public_text(&texts.general(), words, rules, usize::MAX)?))
     }
@@ -333,7 +347,7 @@ impl<'a> Baseline<'a> {
     }
 
     fn tests(&self) -> Result<Tests, String> {
-        Tests::new(&self.config, self.texts, self.opened.rules(), self.opened.vocabulary()).map_err(|e| e.to_string())
+        Tests::new(self.people, self.opened.rules(), self.opened.vocabulary()).map_err(|e| e.to_string())
     }
 
     fn measure(&self, model: &dyn LanguageModel) -> Result<Both, String> {
