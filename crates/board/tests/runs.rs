@@ -32,54 +32,24 @@ use keyhush_board::{
 use lm::kernels::KernelPath;
 use serde_json::Value;
 
-const TEXT: &str = r#"
-rounds = 4
-noise_seed = 3
+use crate::small_runs::{RUN, with};
 
-[data]
-kind = "synthetic"
-posts_per_user = 6
-
-[model]
-preset = "tiny"
-vocabulary = 120
-hidden = 8
-embedding = 8
-
-[local]
-batch = 4
-unroll = 5
-learning_rate = 0.5
-most_tokens = 60
-
-[participation]
-kind = "poisson"
-population = 2000
-cohort = 12
-
-[clip]
-kind = "flat"
-norm = 0.05
-
-[privacy]
-mechanism = "gaussian"
-noise_multiplier = 0.5
-delta = 1e-5
-
-[server]
-optimizer = "sgd"
-learning_rate = 0.5
-
-[evaluation]
-every = 2
-users = 20
-most_tokens = 500
-"#;
+/// Short, with a clip that many reach.
+const SETTINGS: [&str; 8] = [
+    "rounds=4",
+    "clip.norm=0.05",
+    "server.optimizer=sgd",
+    "server.momentum=",
+    "evaluation.every=2",
+    "evaluation.users=20",
+    "evaluation.most_tokens=500",
+    "checkpoint.every=",
+];
 
 /// Runs some rounds, or all of them and ends; `between` sees every round.
 fn train(folder: &Path, set: &[&str], rounds: usize, mut between: impl FnMut(usize)) {
     let set: Vec<String> = set.iter().map(ToString::to_string).collect();
-    let config = Document::new(TEXT, &set).unwrap().config().unwrap();
+    let config = Document::new(&with(RUN, &SETTINGS), &set).unwrap().config().unwrap();
     let opened = Opened::new(&config).unwrap();
     let plan = Plan::new(config, &opened.setting()).unwrap();
     let means = Means::threads(KernelPath::best(), 1);
