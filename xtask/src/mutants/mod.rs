@@ -71,7 +71,7 @@ pub(crate) fn run(asked: &Asked) -> Result<()> {
     if asked.list {
         return list(&chosen, asked.json);
     }
-    let nursery = Nursery::new(&all)?;
+    let nursery = Nursery::new(&all, &chosen)?;
     nursery.build()?;
     nursery.check_health(&chosen)?;
     let mut verdicts = Vec::new();
@@ -122,20 +122,21 @@ fn line(verdict: &Verdict<'_>) -> String {
 /// Where bugs grow: the copy of the tree and what was built of it.
 struct Nursery {
     folder: PathBuf,
-    /// What is built: whatever is asked for, always the same, so that nothing is built again.
+    /// What is built: the packages whose tests are to notice what is asked for.
     built: BTreeSet<String>,
 }
 
 impl Nursery {
-    /// A copy with all bugs in it, whichever are asked for.
-    fn new(all: &[Bug]) -> Result<Self> {
+    /// A copy with all bugs in it, so that it changes only with the tree; the tests of those that are chosen.
+    fn new(all: &[Bug], chosen: &[&Bug]) -> Result<Self> {
         if !has_subcommand("nextest") {
             bail!(
                 "cargo-nextest is needed, which tells a test that failed from one that was not built: cargo install cargo-nextest"
             );
         }
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-        let nursery = Self { folder: target.join("mutants"), built: all.iter().flat_map(built).collect() };
+        let nursery =
+            Self { folder: target.join("mutants"), built: chosen.iter().flat_map(|bug| built(bug)).collect() };
         std::fs::create_dir_all(nursery.tree()).with_context(|| format!("cannot make {}", nursery.tree().display()))?;
         tree::prepare(&root(), &nursery.tree(), all)?;
         let path = nursery.patience();
