@@ -349,6 +349,13 @@ mod tests {
         }
     }
 
+    /// Devices in other languages draw the same one: by HKDF, ChaCha20 and Floyd's algorithm as docs/PROTOCOL.md has them, written out in Python.
+    #[test]
+    fn a_mask_is_drawn_as_the_protocol_says() {
+        assert_eq!(mask(7, 3, 8, 1000), [155, 212, 267, 293, 445, 478, 679, 753]);
+        assert_eq!(mask(7, 3, 4, 5), [0, 1, 3, 4]);
+    }
+
     #[test]
     fn a_mask_without_a_rest_forgets_what_is_not_sent() {
         let upload = Upload::Part(Partial { sends: Sends::Mask(&[1, 3]), keeps: None });
