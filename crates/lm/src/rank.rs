@@ -5,7 +5,7 @@
 
 use crate::kernels::{
     KernelPath,
-    compare::{CountLarger, NextLarger},
+    compare::{CountLarger, Largest},
 };
 
 /// How many entries are predicted before one of this value: those with lower ids that are as likely or likelier, and
@@ -24,28 +24,7 @@ pub(crate) fn rank(values: &[f32], id: usize) -> Option<usize> {
 
 /// The places of the `N` largest values, the largest first; fewer when there are fewer that are not NaN.
 pub(crate) fn largest<const N: usize>(values: &[f32]) -> impl Iterator<Item = usize> {
-    const BLOCK: usize = 64;
-    let path = KernelPath::best();
-    let mut best = [(f32::NEG_INFINITY, usize::MAX); N];
-    let (mut found, mut start) = (0, 0);
-    while start < values.len() {
-        if found == N {
-            // Most blocks have nothing better than the worst of those found.
-            let next = NextLarger { values: &values[start..], than: best[N - 1].0, block: BLOCK };
-            let Some(skipped) = path.run(next).flatten() else { break };
-            start += skipped * BLOCK;
-        }
-        let block = &values[start..values.len().min(start + BLOCK)];
-        for (i, v) in block.iter().enumerate().filter(|(_, v)| !v.is_nan()) {
-            let place = best[..found].iter().position(|(b, _)| v > b).unwrap_or(found);
-            if place < N {
-                best[place..].rotate_right(1);
-                best[place] = (*v, start + i);
-                found = (found + 1).min(N);
-            }
-        }
-        start += BLOCK;
-    }
+    let (best, found) = KernelPath::best().run(Largest { values }).unwrap_or(([(0.0, 0); N], 0));
     best.into_iter().take(found).map(|(_, place)| place)
 }
 

@@ -306,6 +306,39 @@ mod tests {
         }
     }
 
+    /// The kinds of data, participation, noise and optimizer were listed without a word about what they decide.
+    #[test]
+    fn every_key_is_explained() {
+        let text = explained(&beginning(MechanismKind::Gaussian).unwrap(), &[]).unwrap();
+        let is_key = |line: &&str| {
+            line.trim_start_matches("# ")
+                .split_once(" = ")
+                .is_some_and(|(key, _)| key.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'))
+        };
+        let keys: Vec<&str> = text.lines().filter(is_key).collect();
+        assert!(keys.len() > 100, "{}", keys.len());
+        for line in keys {
+            let said = line.split_once("  # ").map(|(_, said)| said).unwrap_or_default();
+            // What decides the kind begins with the kinds: what it decides comes after them.
+            let kinds = said.starts_with('"') && !said.contains(": ");
+            let more = said.split('"').skip(2).step_by(2).any(|between| between.trim_matches([',', ' ']).len() > 3);
+            assert!(!said.is_empty() && (!kinds || more), "{line}");
+        }
+    }
+
+    /// The comment said that only "grid" was for real devices.
+    #[test]
+    fn the_uploads_that_are_called_simulated_are_the_ones_that_devices_refuse() {
+        use crate::config::{Upload, keys::ByKind};
+        let text = explained(&beginning(MechanismKind::Gaussian).unwrap(), &[]).unwrap();
+        let said = text.lines().find(|line| line.contains("for simulations only")).unwrap_or_default();
+        for kind in Upload::kinds() {
+            let mut upload = Upload::Grid;
+            upload.turn(kind);
+            assert_eq!(said.contains(&format!("{kind:?}")), upload == Upload::Dense, "{kind}: {said}");
+        }
+    }
+
     /// The example of each key is a valid value.
     #[test]
     fn examples_are_of_their_keys() {

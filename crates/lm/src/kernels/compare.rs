@@ -1,4 +1,4 @@
-//! Compares many numbers with one: how many are larger, and where the next larger one is.
+//! Compares many numbers: how many are larger than one, and which are the largest.
 //!
 //! Results are integers, the same on every path. NaN is neither larger than, nor equal to anything.
 
@@ -63,29 +63,75 @@ fn count<S: Simd>(
     in_vectors + rest.iter().filter(|v| ahead(**v)).count()
 }
 
-/// The first block of numbers with one that is larger; none if there is no such block.
-pub(crate) struct NextLarger<'a> {
+/// The `N` largest numbers with their places, the largest first, of equals the one with the lower place; and how many were found, since
+/// there may be fewer that are not NaN.
+pub(crate) struct Largest<'a, const N: usize> {
     /// What is compared.
     pub(crate) values: &'a [f32],
-    /// With what.
-    pub(crate) than: f32,
-    /// Numbers in a block: as many as fill some vectors of every path. The last block may have fewer.
-    pub(crate) block: usize,
 }
 
-impl WithSimd for NextLarger<'_> {
-    type Output = Option<usize>;
+impl<const N: usize> WithSimd for Largest<'_, N> {
+    type Output = ([(f32, usize); N], usize);
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> Option<usize> {
-        let Self { values, than, block } = self;
-        let all = simd.splat_f32s(than);
-        values.chunks(block).position(|values| {
-            let (vectors, rest) = S::as_simd_f32s(values);
-            let larger = |v: &S::f32s| simd.greater_than_f32s(*v, all);
-            let any = vectors.iter().map(larger).reduce(|a, b| simd.or_m32s(a, b));
-            any.is_some_and(|any| simd.first_true_m32s(any) < S::F32_LANES) || rest.iter().any(|v| *v > than)
-        })
+    fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+        let mut best = Best { best: [(f32::NEG_INFINITY, usize::MAX); N], found: 0 };
+        let mut next = 0;
+        while best.found < N && next < self.values.len() {
+            best.take(self.values[next], next);
+            next += 1;
+        }
+        // From here on only what is larger than the least of them counts, and few are: vectors are looked into only where one is.
+        let (vectors, rest) = S::as_simd_f32s(&self.values[next..]);
+        for group in vectors.chunks(TOGETHER) {
+            let least = simd.splat_f32s(best.least());
+            let larger = group.iter().map(|v| simd.greater_than_f32s(*v, least));
+            let any = larger.reduce(|a, b| simd.or_m32s(a, b));
+            if any.is_some_and(|any| simd.first_true_m32s(any) < S::F32_LANES) {
+                best.take_larger(bytemuck::cast_slice(group), next);
+            }
+            next += group.len() * S::F32_LANES;
+        }
+        best.take_larger(rest, next);
+        (best.best, best.found)
+    }
+}
+
+/// The largest numbers so far, in order.
+struct Best<const N: usize> {
+    best: [(f32, usize); N],
+    found: usize,
+}
+
+impl<const N: usize> Best<N> {
+    /// What a number must be larger than, once there are `N`; before that nothing counts.
+    #[inline(always)]
+    fn least(&self) -> f32 {
+        if self.found < N { f32::INFINITY } else { self.best.last().map_or(f32::INFINITY, |(least, _)| *least) }
+    }
+
+    /// Takes a number, unless it is NaN or, once there are `N`, no larger than all of them.
+    #[inline(always)]
+    fn take(&mut self, value: f32, place: usize) {
+        if value.is_nan() || (self.found == N && value <= self.least()) {
+            return;
+        }
+        let mut at = self.found.min(N - 1);
+        while at > 0 && value > self.best[at - 1].0 {
+            self.best[at] = self.best[at - 1];
+            at -= 1;
+        }
+        self.best[at] = (value, place);
+        self.found = N.min(self.found + 1);
+    }
+
+    #[inline(always)]
+    fn take_larger(&mut self, values: &[f32], first: usize) {
+        for (i, value) in values.iter().enumerate() {
+            if *value > self.least() {
+                self.take(*value, first + i);
+            }
+        }
     }
 }
 
@@ -106,13 +152,12 @@ mod tests {
                     let larger = values.iter().filter(|v| **v > than).count();
                     let equal = values.iter().filter(|v| **v == than).count();
                     assert_eq!((count(false), count(true)), (larger, larger + equal), "{path:?} {len} {than}");
-                    for from in [0, len / 2, len.saturating_sub(3)] {
-                        let values = &values[from..];
-                        let next = path.run(NextLarger { values, than, block: 64 }).unwrap();
-                        let expected = values.iter().position(|v| *v > than).map(|at| at / 64);
-                        assert_eq!(next, expected, "{path:?} {len} {than} from {from}");
-                    }
                 }
+                let mut order: Vec<usize> = (0..len).filter(|i| !values[*i].is_nan()).collect();
+                order.sort_by(|a, b| values[*b].partial_cmp(&values[*a]).unwrap().then(a.cmp(b)));
+                let (best, found) = path.run(Largest::<5> { values: &values }).unwrap();
+                let places: Vec<usize> = best[..found].iter().map(|(_, place)| *place).collect();
+                assert_eq!(places, order[..order.len().min(5)], "{path:?} {len}");
             }
         }
     }
