@@ -306,26 +306,6 @@ mod tests {
         }
     }
 
-    /// The kinds of data, participation, noise and optimizer were listed without a word about what they decide.
-    #[test]
-    fn every_key_is_explained() {
-        let text = explained(&beginning(MechanismKind::Gaussian).unwrap(), &[]).unwrap();
-        let is_key = |line: &&str| {
-            line.trim_start_matches("# ")
-                .split_once(" = ")
-                .is_some_and(|(key, _)| key.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'))
-        };
-        let keys: Vec<&str> = text.lines().filter(is_key).collect();
-        assert!(keys.len() > 100, "{}", keys.len());
-        for line in keys {
-            let said = line.split_once("  # ").map(|(_, said)| said).unwrap_or_default();
-            // What decides the kind begins with the kinds: what it decides comes after them.
-            let kinds = said.starts_with('"') && !said.contains(": ");
-            let more = said.split('"').skip(2).step_by(2).any(|between| between.trim_matches([',', ' ']).len() > 3);
-            assert!(!said.is_empty() && (!kinds || more), "{line}");
-        }
-    }
-
     /// The comment said that only "grid" was for real devices.
     #[test]
     fn the_uploads_that_are_called_simulated_are_the_ones_that_devices_refuse() {
@@ -339,7 +319,8 @@ mod tests {
         }
     }
 
-    /// The example of each key is a valid value.
+    /// The example of each key is a valid value, and each key is explained: the kinds of data, participation, noise and optimizer were listed
+    /// without a word about what they decide.
     #[test]
     fn examples_are_of_their_keys() {
         struct Examples(usize);
@@ -348,6 +329,7 @@ mod tests {
                 let item: toml_edit::Item = toml_edit::Item::Value(key.example.parse().expect(key.name));
                 let read = super::super::read::leaf::<T>(&item);
                 assert!(read.is_ok(), "{} = {}: {:?}", key.name, key.example, read.err());
+                assert!(!key.says.is_empty(), "{}", key.name);
                 self.0 += 1;
             }
         }
@@ -367,6 +349,7 @@ mod tests {
                 assert_ne!(same.trim(), format!("key = {}", key.example), "{}: it is the default", key.name);
             }
             fn choose<S: ByKind>(&mut self, key: &Key<'_>, to: &mut S, _: Usual) {
+                assert!(!key.says.is_empty(), "{}", key.name);
                 let example = key.example.trim_matches('"');
                 assert!(S::kinds().contains(&example), "{}", key.name);
                 if to.kind_name() == S::kinds()[0] {
