@@ -52,7 +52,7 @@ impl Clocks {
         Self { off_by_s: seconds, ..self }
     }
 
-    /// The time.
+    /// The current time by the device's clocks.
     #[must_use]
     pub fn now(&self) -> Now {
         let up_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);

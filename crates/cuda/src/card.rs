@@ -482,7 +482,7 @@ impl Card {
         self.upload_to(values, to, 0)
     }
 
-    /// The same, to a place.
+    /// Copies host memory to an existing allocation.
     pub(crate) fn upload_to<T: DeviceRepr>(
         &self,
         values: &[T],

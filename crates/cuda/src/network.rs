@@ -131,7 +131,7 @@ impl Factor {
 /// What becomes of what stands where a product goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Into {
-    /// Replaced.
+    /// The result overwrites the output.
     Set,
     /// The product is added.
     Add,

@@ -67,13 +67,13 @@ struct Beside {
 /// A checkpoint that cannot be used.
 #[derive(Debug, Error)]
 pub enum CheckpointError {
-    /// It cannot be had.
+    /// The checkpoint cannot be read.
     #[error(transparent)]
     Home(#[from] HomeError),
     /// It is not whole.
     #[error("it {0}")]
     Tensors(TensorsError),
-    /// It is something else.
+    /// The checkpoint is damaged.
     #[error("it is damaged: {0}")]
     Damaged(String),
     /// It belongs to another run.

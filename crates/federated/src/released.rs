@@ -39,7 +39,7 @@ use crate::{
 /// Why nothing was learned from released models.
 #[derive(Debug, Error)]
 pub enum ReleasedError {
-    /// Nobody to learn from.
+    /// No run was given.
     #[error("give the folder of at least one finished run")]
     None,
     /// A run whose model cannot be a teacher.

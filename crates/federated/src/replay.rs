@@ -46,7 +46,7 @@ pub enum ReplayError {
         /// Planned.
         expected: u64,
     },
-    /// Nobody can train.
+    /// The engine cannot be created.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// A round failed.

@@ -149,7 +149,7 @@ pub fn write_to(out: &mut dyn Write, metadata: &BTreeMap<String, String>, tensor
     tensors.iter().try_for_each(|tensor| tensor.values.each_block(|block| out.write_all(block)))
 }
 
-/// The same as bytes.
+/// Serializes the tensors.
 #[must_use]
 pub fn write(metadata: &BTreeMap<String, String>, tensors: &[Tensor<'_>]) -> Vec<u8> {
     let mut out = Vec::with_capacity(tensors.iter().map(|tensor| tensor.values.size()).sum());

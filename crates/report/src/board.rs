@@ -112,7 +112,7 @@ pub struct Run {
     pub notes: Vec<String>,
     /// The numbers that people look for first.
     pub tiles: Vec<Tile>,
-    /// By the names of charts.
+    /// Curves by chart name.
     pub curves: BTreeMap<String, Curve>,
     /// What its epsilons mean, as the axis says it.
     pub epsilon_means: &'static str,

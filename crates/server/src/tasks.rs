@@ -188,7 +188,7 @@ pub enum ServeError {
     /// The coordinator.
     #[error(transparent)]
     Coordinator(Box<CoordinatorError>),
-    /// The door.
+    /// Listening or TLS failed.
     #[error(transparent)]
     Http(Box<HttpError>),
     /// The ledger.

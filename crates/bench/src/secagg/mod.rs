@@ -34,7 +34,7 @@ pub struct SecureRound {
     pub dimension: u32,
     /// The fraction of clients that may vanish, and does.
     pub dropout: f64,
-    /// Before what they vanish.
+    /// The step before which clients drop out.
     pub vanish_at: VanishAt,
     /// The fraction of clients that may be on the server's side.
     pub corrupted: f64,

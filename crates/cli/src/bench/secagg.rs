@@ -54,7 +54,7 @@ pub(crate) struct SecaggArgs {
     json: bool,
 }
 
-/// Before what clients vanish.
+/// The step before which clients drop out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum VanishName {
     /// Before sending shares: nobody shares a mask with them

@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::{grouped, progress::Watch, sorted, taken};
 use crate::failure::BadInput;
 
-/// From what, and how large.
+/// Arguments of `keyhush data vocab`.
 #[derive(Args)]
 #[command(group(clap::ArgGroup::new("from").required(true)))]
 pub(crate) struct VocabArgs {

@@ -203,7 +203,7 @@ pub(super) fn chart(plan: &Plan, opened: &Opened) -> anyhow::Result<Chart> {
     })
 }
 
-/// How vectors travel.
+/// How models and updates are encoded for transport.
 fn packing(plan: &Plan) -> &'static str {
     match plan.config.upload {
         Some(Upload::Dense) => "32-bit models, 32-bit updates, no compression",

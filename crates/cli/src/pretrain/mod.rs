@@ -154,7 +154,7 @@ pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// With what is trained.
+/// Kernels, engine and precision.
 fn means(args: &PretrainArgs, engine: EngineKind) -> anyhow::Result<Means> {
     let precision = engines::precision(engine, args.precision.as_deref())?;
     let options = EngineOptions { precision, ..EngineOptions::default() };

@@ -293,7 +293,7 @@ pub enum ImportError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Somebody wants it to stop.
+    /// The import was interrupted.
     #[error("interrupted; nothing was imported")]
     Interrupted,
 }

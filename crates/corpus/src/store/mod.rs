@@ -143,7 +143,7 @@ pub enum StoreError {
         path: PathBuf,
         /// The store's rules, number of entries and fingerprint.
         own: String,
-        /// Those of the one given.
+        /// Vocabulary and rules that were given.
         given: String,
     },
     /// No such user.

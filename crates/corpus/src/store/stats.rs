@@ -111,9 +111,9 @@ pub struct Top<'a> {
 /// Users of each part of a split.
 #[derive(Debug, Clone, Serialize, Default)]
 pub struct Parts {
-    /// To train on.
+    /// Users of the training part.
     pub train: u64,
-    /// To choose by.
+    /// Users of the validation part.
     pub validation: u64,
     /// To test on.
     pub test: u64,

@@ -56,7 +56,7 @@ pub enum Dialect {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SynthPlan {
-    /// From which everything follows.
+    /// The seed of users and text.
     pub seed: u64,
     /// How many people there are.
     pub users: u64,

@@ -63,7 +63,7 @@ pub static HEAD_10: Metric = Metric {
     ..head(|counts| words_in_head(counts, 0))
 };
 
-/// Among the 50 most frequent.
+/// Share of the first 10 predictions among the 50 most frequent words.
 pub static HEAD_50: Metric = Metric {
     name: "head50",
     label: "of 10 predictions, among the 50 most frequent words",

@@ -27,7 +27,7 @@ pub struct UploadPlan {
     said: Option<Upload>,
     /// Coordinates of an update.
     parameters: usize,
-    /// From which masks follow; public.
+    /// Public seed of the masks.
     seed: u64,
     /// Whether users are real devices.
     on_devices: bool,

@@ -108,7 +108,7 @@ pub enum Closed {
 /// The progress of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// It works, until then.
+    /// The device has until this time to report.
     Working {
         /// When its time is over.
         until: u64,
@@ -204,7 +204,7 @@ pub enum DeskError {
 pub enum Taken {
     /// It is in the sum.
     Added,
-    /// It was there before.
+    /// The report is already in the sum.
     Known,
     /// It came too late, or the attempt needs no more.
     Late,

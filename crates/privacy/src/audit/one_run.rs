@@ -51,7 +51,7 @@ pub struct Scored {
     pub present: bool,
 }
 
-/// For whom guesses are made.
+/// Which canaries are guessed: present ones only, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sides {

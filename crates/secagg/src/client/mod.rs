@@ -239,7 +239,7 @@ pub enum Client {
 /// A client's reaction to a message.
 #[derive(Debug, PartialEq)]
 pub enum Reply {
-    /// It answers.
+    /// The client sends this message.
     Send(Zeroizing<Vec<u8>>),
     /// It can mask its input now.
     Ready,

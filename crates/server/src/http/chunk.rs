@@ -37,7 +37,7 @@ pub enum Piece {
 /// A chunk of a report as it comes.
 pub struct Chunk {
     flow: Flow,
-    /// As many as were announced.
+    /// The announced length, if any.
     said: Option<usize>,
     taken: usize,
     has_ended: bool,

@@ -20,7 +20,7 @@ pub enum DatabaseError {
     /// A file.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Others can reach it.
+    /// Other users can access the file.
     #[error("{} has mode {mode:03o}, so other users can access it; it must be {wanted:03o}", place.display())]
     Loose {
         /// The file or folder.

@@ -314,7 +314,7 @@ enum State {
     Unmet,
     /// The server does not know it.
     Stranger,
-    /// It has nothing to do.
+    /// No participation is in progress.
     Idle,
     /// It takes part.
     Part(Box<Part>),

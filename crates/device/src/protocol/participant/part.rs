@@ -55,7 +55,7 @@ enum Stage {
     Ask(Held),
     /// Something of secure aggregation is said.
     Speak(Held, Zeroizing<Vec<u8>>),
-    /// It is being changed.
+    /// Placeholder while the state is replaced.
     Gone,
 }
 
