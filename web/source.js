@@ -14,7 +14,7 @@
     return { detail: async (id) => details[id] };
   };
 
-  /** A server. It is asked again for as long as it takes: a page that was left open goes on when the server is back. */
+  /** A server. It is asked again for as long as it takes: a page that was left open continues when the server is back. */
   const live = ({ onRuns, onState }) => {
     const listen = () => {
       const events = new EventSource("api/events");

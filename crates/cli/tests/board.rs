@@ -114,7 +114,7 @@ fn runs_are_sorted_searched_compared_zoomed_and_shared_by_a_link() {
     browser.until(&format!("{NAMES} === 'loud'"));
     browser.eval("document.getElementById('search').select()");
     browser.write("nothing-like-this");
-    browser.until("document.querySelector('#runs caption')?.textContent === 'No run fits this search.'");
+    browser.until("document.querySelector('#runs caption')?.textContent === 'No run matches this search.'");
     browser.eval("document.getElementById('search').select()");
     browser.key("Backspace");
     browser.eval(

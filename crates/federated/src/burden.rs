@@ -93,7 +93,7 @@ impl Burden {
             _ => "expect it to learn almost nothing",
         };
         format!(
-            "{noise}; {expect}; it helps to use more users per round (and a larger population), fewer rounds with less noise each, a smaller or pretrained model (--from), or, to try out settings on few users, the noise of a larger cohort (stands_for)"
+            "{noise}; {expect}. What helps: more users per round (and a larger population), fewer rounds with less noise each, a smaller or pretrained model (--from), or, to try out settings on few users, the noise of a larger cohort (stands_for)"
         )
     }
 }

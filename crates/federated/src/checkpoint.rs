@@ -268,7 +268,7 @@ impl Checkpoints {
         }
         if !rest.rests.is_empty() && !plan.upload.keeps_rest() {
             return Err(CheckpointError::Damaged(
-                "it has a state of users between rounds, but the plan has none".into(),
+                "it stores what users keep between rounds, but in this plan they keep nothing".into(),
             ));
         }
         if rest.clip.is_some() != plan.adaptive.is_some() {

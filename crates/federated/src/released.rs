@@ -95,7 +95,7 @@ impl Cost {
                 "No guarantee: noise was simulated. All {models} models together cost epsilon {words}, at delta = {delta}."
             ),
             (true, _) => format!(
-                "(epsilon, delta) = ({words}, {delta}) for {}, also for a person who took part in all {models} runs.",
+                "(epsilon, delta) = ({words}, {delta}) for {}, even for a person who took part in all {models} runs.",
                 self.protects
             ),
         }
@@ -153,7 +153,7 @@ impl Teachers {
             let wrong = |problem: &str| ReleasedError::Run { run: run.clone(), problem: problem.to_owned() };
             let Folder { rules, vocabulary, weights, .. } = folder;
             let Weights::Recurrent { config, values } = weights else {
-                return Err(wrong("has no soft labels to learn from: distilling needs language models"));
+                return Err(wrong("is not a language model, and only those can be distilled"));
             };
             let config = ModelConfig { dropout: None, ..config };
             match &mut teachers {
@@ -235,7 +235,7 @@ fn finished(run: &Path) -> Result<(Ledger<FileStore>, Folder), ReleasedError> {
     let folder = model_folder::read(&run.join(MODEL_FOLDER))?;
     let holds = Statement::of(&ledger)?.guarantee.holds;
     if holds && folder.guarantee.ledger_head().is_none() {
-        return Err(wrong("has a ledger with a guarantee, but its model names no ledger: it is another run's"));
+        return Err(wrong("has a ledger with a guarantee, but its model names no ledger: it belongs to another run"));
     }
     Ok((ledger, folder))
 }

@@ -36,7 +36,7 @@ pub enum ReplayError {
     #[error("updates are rounded at random by the devices")]
     RandomRounding,
     /// Users drew which batch they train on.
-    #[error("users choose at random which of their text they train on")]
+    #[error("users train on a random part of their text")]
     RandomBatch,
     /// The record has too few rounds, or too many.
     #[error("the record has {got} rounds, but the plan has {expected}")]

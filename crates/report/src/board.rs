@@ -210,7 +210,7 @@ impl Summary {
         let step = all.len().div_ceil(SMALL_POINTS).max(1);
         Self {
             started: kept.started,
-            ended: kept.ended.as_ref().map(because).or_else(|| waits(kept).then_some("its sweep is not decided")),
+            ended: kept.ended.as_ref().map(because).or_else(|| waits(kept).then_some("its sweep has not finished")),
             rounds: kept.rounds,
             planned: kept.config.rounds,
             simulated: kept.is_simulation(),

@@ -24,6 +24,7 @@ use federated::{
     ledger_file::Place,
     metrics::{METRICS_FILE, Metrics},
     model_folder::{self, ModelFolderError},
+    numbers::counted,
     plan::{EVALUATION, Plan},
     protocol::{
         admission::{Admission, EnrolmentLimits},
@@ -245,7 +246,8 @@ pub enum ServeError {
     Died,
     /// Connections ended by a panic, which is a bug.
     #[error(
-        "{connections} connections ended because of a bug (see above). The tasks continued, and nothing is lost; please report it"
+        "{} ended because of a bug (see above). The tasks continued, and nothing is lost; please report it",
+        counted(*connections, "connection")
     )]
     Panicked {
         /// Number of connections.

@@ -73,14 +73,14 @@ pub(crate) fn run(args: &GpuArgs) -> anyhow::Result<()> {
         "ms per evaluation {:.2} of {} tokens, on threads {:.0}",
         evaluation.ms_per_evaluation, evaluation.evaluated_tokens, evaluation.ms_per_evaluation_on_threads
     );
-    println!("share of copying  {:.0} % of {:.2} TB/s", 100.0 * took.share_of_copy_peak, took.copy_peak_tb_per_s);
+    println!("memory bandwidth  {:.0} % of {:.2} TB/s", 100.0 * took.share_of_copy_peak, took.copy_peak_tb_per_s);
     println!(
-        "of multiplying    {:.0} % of {:.0} TFLOP/s",
+        "compute           {:.0} % of {:.0} TFLOP/s",
         100.0 * took.share_of_multiply_peak,
         took.multiply_peak_tflops
     );
     if let Some(off) = took.largest_relative_difference {
-        println!("from the threads  {off:.1e} at most, relative to an update");
+        println!("differs from CPU  by {off:.1e} at most, relative to an update");
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use bench::local_training::LocalTraining;
 use clap::Args;
+use federated::numbers::counted;
 
 use crate::{kernels, threads};
 
@@ -56,7 +57,12 @@ pub(crate) fn run(args: &LocalTrainingArgs) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string(&answer)?);
         return Ok(());
     }
-    println!("model             {} ({} kernels, {} thread(s))", answer.model, answer.kernels.name(), answer.threads);
+    println!(
+        "model             {} ({} kernels, {})",
+        answer.model,
+        answer.kernels.name(),
+        counted(answer.threads as u64, "thread")
+    );
     println!("ms per user       {:.1} of CPU time  (best {:.1})", answer.ms_per_user, answer.ms_per_user_best);
     println!("GFLOP/s           {:.1}", answer.gflops);
     println!("share of the peak {:.0} % of {:.1} GFLOP/s", 100.0 * answer.peak_share, answer.peak_gflops);

@@ -107,7 +107,7 @@ fn print_costs(forecast: &Forecast, out: &mut impl Write, plan: &Plan) -> anyhow
         (
             "Traffic",
             format!(
-                "{} down and {} up per user, {} per round, {} in total ({}): {} of {} in all",
+                "{} down and {} up per user, {} per round, {} in total ({}); {}, {} in total",
                 bytes(traffic.down_per_user),
                 bytes(traffic.up_per_user),
                 bytes(traffic.per_round),

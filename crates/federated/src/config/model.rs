@@ -105,7 +105,7 @@ impl Section for Model {
                 visit.unavailable(&public, "from, the model to start from");
             }
             ModelStart::From(earlier) => {
-                let says = "a new model: with from, the folder of the model decides it";
+                let says = "a new model: with `from`, the folder of the earlier model sets this";
                 new.iter().for_each(|key| visit.unavailable(key, says));
                 visit.rare(&features, &mut self.user_features, false);
                 visit.need(&from, &mut earlier.from);

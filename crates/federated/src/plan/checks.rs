@@ -299,7 +299,7 @@ fn sparse_upload(config: &Config, sparse: &Sparse) -> Result<(), ConfigError> {
         return refuse("upload.local_clip", "must be finite and above 0: leave it out for none");
     }
     if sparse.warm_up > config.rounds {
-        return refuse("upload.warm_up", format!("must be at most rounds, which are {}", config.rounds));
+        return refuse("upload.warm_up", format!("must be at most the number of rounds, {}", config.rounds));
     }
     if config.aggregation.is_secure() {
         let why = "\"sparse\" is only valid with aggregation = \"plain\": which coordinates a device sends depends on its text, and the server would see it; use upload.kind = \"mask\", which is the same for all devices";
@@ -313,7 +313,7 @@ fn sparse_upload(config: &Config, sparse: &Sparse) -> Result<(), ConfigError> {
 fn mask_upload(config: &Config, mask: &Mask) -> Result<(), ConfigError> {
     share(mask.share)?;
     if config.privacy.correlated().is_some() {
-        let why = "\"mask\" is only valid with mechanism = \"gaussian\" or \"none\": correlated noise subtracts in later rounds the noise it added to the same coordinates, and each round has others";
+        let why = "\"mask\" is only valid with mechanism = \"gaussian\" or \"none\": correlated noise subtracts in later rounds the noise it added to the same coordinates, and each round has a different mask";
         return refuse("upload.kind", why);
     }
     if !matches!(config.clip.kind().name(), "flat" | "adaptive") {
@@ -323,7 +323,7 @@ fn mask_upload(config: &Config, mask: &Mask) -> Result<(), ConfigError> {
         );
     }
     if mask.keep_rest && config.aggregation.is_secure() {
-        let why = "only valid with aggregation = \"plain\": a device of a secure sum does not learn whether its update was in it, so it cannot know what it still owes";
+        let why = "only valid with aggregation = \"plain\": a device of a secure sum does not learn whether its update was in it, so it cannot know what it still has to send";
         return refuse("upload.keep_rest", why);
     }
     if mask.keep_rest { keeps_rest(config) } else { greedy(config) }
@@ -338,7 +338,7 @@ fn greedy(config: &Config) -> Result<(), ConfigError> {
 fn keeps_rest(config: &Config) -> Result<(), ConfigError> {
     greedy(config)?;
     if config.noise_seed.is_none() && !config.data.is_on_devices() {
-        let why = "is missing: what simulated users keep must be recomputed after a crash, so such a run must be a simulation (P20, P21)";
+        let why = "is missing: what simulated users keep is recomputed after a crash, which needs repeatable noise; set a noise_seed (rules P20 and P21 of docs/PRIVACY.md)";
         return refuse("noise_seed", why);
     }
     match config.participation.kind {

@@ -89,7 +89,7 @@ impl Presence {
         let share = 100.0 * there as f64 / declared.max(1) as f64;
         let step = if self.fixed {
             format!(
-                " but is still divided by {}; its step is {} % as long, with all of the noise",
+                " but is still divided by {}; the model moves {} % as far per round, with the full noise",
                 grouped(cohort),
                 few(share)
             )
