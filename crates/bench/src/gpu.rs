@@ -105,9 +105,9 @@ pub struct GpuTook {
     pub share_of_copy_peak: f64,
     /// Of what it multiplies at its best, with such operands.
     pub share_of_multiply_peak: f64,
-    /// What it copies at its best, in terabytes a second, read and written.
+    /// What it copies at its best, in terabytes per second, read and written.
     pub copy_peak_tb_per_s: f64,
-    /// What it multiplies at its best with such operands, in teraflops a second.
+    /// What it multiplies at its best with such operands, in teraflops per second.
     pub multiply_peak_tflops: f64,
     /// The largest relative difference of an update against the threads engine; none where none was compared.
     pub largest_relative_difference: Option<f64>,

@@ -69,7 +69,7 @@ fn p17_a_ledger_older_than_the_checkpoint_is_refused() {
     fs::create_dir(path.join(VECTORS)).unwrap();
     old.into_iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
     let error = refused().unwrap();
-    assert!(error.to_string().contains("truncated: the ledger has 3 entries"), "{error}");
+    assert!(error.to_string().contains("rewound: the ledger has 3 entries"), "{error}");
 }
 
 /// Rule P21: the model that the run started from is another one when it goes on.

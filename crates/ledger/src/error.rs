@@ -58,7 +58,7 @@ pub enum LedgerError {
         found: Digest,
     },
     /// Shorter than a head that somebody has seen.
-    #[error("truncated: the ledger has {have} entries, but according to the head {shown} it had {}", shown.length)]
+    #[error("rewound: the ledger has {have} entries, but according to the head {shown} it had {}", shown.length)]
     Rewound {
         /// The head that was shown.
         shown: Head,

@@ -40,7 +40,7 @@ pub struct SecureRound {
     pub corrupted: f64,
     /// What the server may do.
     pub adversary: Adversary,
-    /// Insecure: so many neighbours a client, and so many shares to open a secret, whatever they protect.
+    /// Insecure: so many neighbours per client, and so many shares to open a secret, whatever they protect.
     #[cfg(feature = "insecure")]
     pub graph: Option<(u32, u32)>,
     /// The largest coordinate; unless given, as rounding by 1 % of the clip norm needs it.

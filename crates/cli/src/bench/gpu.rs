@@ -7,40 +7,40 @@ use crate::{engines, kernels, threads};
 
 #[derive(Args)]
 pub(crate) struct GpuArgs {
-    /// Model preset, such as mcmahan2018, gboard or so-nwp.
+    /// Model preset, such as mcmahan2018, gboard or so-nwp
     #[arg(long, default_value = "mcmahan2018")]
     model: String,
-    /// Vocabulary size, instead of the preset's.
+    /// Vocabulary size, instead of the preset's
     #[arg(long)]
     vocabulary: Option<usize>,
-    /// Users per round.
+    /// Users per round
     #[arg(long, default_value_t = 100)]
     users: usize,
-    /// Number of rounds; the median is reported.
+    /// Number of rounds; the median is reported
     #[arg(long, default_value_t = 10)]
     rounds: usize,
-    /// Precision of matrix products: f32, tf32 or f16.
+    /// Precision of matrix products: f32, tf32 or f16
     #[arg(long, default_value = "f16")]
     precision: String,
-    /// Number of threads that prepare text [default: one per core].
+    /// Number of threads that prepare text [default: one per core]
     #[arg(long, value_parser = threads::number)]
     threads: Option<usize>,
-    /// Tokens per user.
+    /// Tokens per user
     #[arg(long, default_value_t = 1600)]
     tokens: usize,
-    /// Sequences per batch.
+    /// Sequences per batch
     #[arg(long, default_value_t = 8)]
     batch: usize,
-    /// Tokens per sequence in a batch.
+    /// Tokens per sequence in a batch
     #[arg(long, default_value_t = 10)]
     unroll: usize,
-    /// Learning rate.
+    /// Learning rate
     #[arg(long, default_value_t = 0.5)]
     learning_rate: f32,
-    /// Number of users whose updates are compared with the CPU's.
+    /// Number of users whose updates are compared with the CPU's
     #[arg(long, default_value_t = 4)]
     compared: usize,
-    /// Print JSON.
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -8,34 +8,34 @@ use crate::{kernels, threads};
 
 #[derive(Args)]
 pub(crate) struct LocalTrainingArgs {
-    /// Model preset, such as mcmahan2018, gboard or so-nwp.
+    /// Model preset, such as mcmahan2018, gboard or so-nwp
     #[arg(long, default_value = "mcmahan2018")]
     model: String,
-    /// Vocabulary size, instead of the preset's.
+    /// Vocabulary size, instead of the preset's
     #[arg(long)]
     vocabulary: Option<usize>,
-    /// Users per thread.
+    /// Users per thread
     #[arg(long, default_value_t = 10)]
     users: u32,
-    /// Number of threads, each with its own users.
+    /// Number of threads, each with its own users
     #[arg(long, default_value_t = 1, value_parser = threads::number)]
     threads: usize,
-    /// Tokens per user.
+    /// Tokens per user
     #[arg(long, default_value_t = 1600)]
     tokens: usize,
-    /// Sequences per batch.
+    /// Sequences per batch
     #[arg(long, default_value_t = 8)]
     batch: usize,
-    /// Tokens per sequence in a batch.
+    /// Tokens per sequence in a batch
     #[arg(long, default_value_t = 10)]
     unroll: usize,
-    /// Learning rate.
+    /// Learning rate
     #[arg(long, default_value_t = 0.5)]
     learning_rate: f32,
-    /// Factor for the initial weights: 30 saturates every gate, which must not take longer.
+    /// Factor for the initial weights: 30 saturates every gate, which must not take longer
     #[arg(long, default_value_t = 1.0)]
     scale: f32,
-    /// Print JSON.
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -64,7 +64,7 @@ impl From<AdjacencyName> for Adjacency {
 /// A run and what is asked about it; what the fields mean together is the library's business.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct QueryArgs {
-    /// Noise mechanism, and how users take part.
+    /// Noise mechanism, and how users take part
     #[arg(long, value_parser = mechanisms())]
     mechanism: Option<Mechanism>,
     /// Privacy accountant [default: best]
