@@ -407,12 +407,11 @@ fn forgetting_is_measured_on_two_test_sets() {
     );
     let readme = toy.read("experiments/forgetting/README.md");
     assert!(readme.contains("(336)"));
-    let note =
-        "Note: taught by what was released: No guarantee: noise was simulated. All 1 models together cost epsilon";
+    let note = "Note: taught by what was released: No guarantee: noise was simulated. The model costs epsilon";
     assert!(readme.contains(note), "{readme}");
     assert!(toy.read("experiments/forgetting/results/plot.svg").contains("PPL, users, averaged"));
 
-    assert!(toy.refused(&["experiment", "run", "forgetting", "--seeds", "2"]).contains("without --seeds"));
+    assert!(toy.refused(&["experiment", "run", "forgetting", "--seeds", "2"]).contains("leave out --seeds"));
     assert!(toy.refused(&["experiment", "run", "forgetting", "--store", "s"]).contains("--texts"));
     for (from, to, want) in [
         ("column = \"perplexity_users\"\nof", "column = \"perplexity\"\nof", "there is no column \"perplexity\""),

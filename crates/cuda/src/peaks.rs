@@ -23,7 +23,7 @@ pub struct Peaks {
     pub f32_flops: f64,
     /// With operands of 10-bit mantissas.
     pub tf32_flops: f64,
-    /// With half-precision operands.
+    /// Operations per second of a product with half-precision operands.
     pub f16_flops: f64,
 }
 

@@ -77,7 +77,7 @@ pub struct Cost {
     pub price: Price,
     /// Its delta: the smallest that one of them has, where no other is asked for.
     pub delta: Delta,
-    /// Whom it is for.
+    /// The people whom the guarantee covers.
     pub protects: String,
     /// The heads of their ledgers.
     pub ledger_heads: Vec<Head>,
@@ -92,11 +92,13 @@ impl Cost {
         match (price.epsilon.is_finite(), price.meaning) {
             (false, _) => "No guarantee: users' data was released without noise.".to_owned(),
             (true, Meaning::IfSecret) => format!(
-                "No guarantee: noise was simulated. All {models} models together cost epsilon {words}, at delta = {delta}."
+                "No guarantee: noise was simulated. {} epsilon {words}, at delta = {delta}.",
+                if *models == 1 { "The model costs".to_owned() } else { format!("All {models} models together cost") }
             ),
             (true, _) => format!(
-                "(epsilon, delta) = ({words}, {delta}) for {}, even for a person who took part in all {models} runs.",
-                self.protects
+                "(epsilon, delta) = ({words}, {delta}) for {}, even for a person who took part in {}.",
+                self.protects,
+                if *models == 1 { "the run".to_owned() } else { format!("all {models} runs") }
             ),
         }
     }

@@ -24,9 +24,9 @@ const TOLD: usize = 64;
 pub(crate) enum Admission {
     /// The connection is admitted.
     In(Entry),
-    /// It is told that there is no place.
+    /// The client is told that there is no place.
     Told(Entry),
-    /// It is closed.
+    /// The connection is closed.
     Closed,
 }
 

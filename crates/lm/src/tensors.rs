@@ -23,7 +23,7 @@ pub enum TensorsError {
     Truncated {
         /// The number found.
         got: u64,
-        /// How many there should be.
+        /// The expected number.
         want: u64,
     },
     /// Bytes that belong to no tensor.
@@ -31,7 +31,7 @@ pub enum TensorsError {
     TooLong {
         /// The number found.
         got: u64,
-        /// How many there should be.
+        /// The expected number.
         want: u64,
     },
     /// The stream cannot be read, or there is no memory for it.

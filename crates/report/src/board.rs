@@ -67,7 +67,7 @@ pub enum Group {
 pub struct Summary {
     /// When it was begun, in seconds since 1970; the day, where the noise is secret.
     pub started: u64,
-    /// Why it is over, where it is.
+    /// Why the run ended, if it did.
     pub ended: Option<&'static str>,
     /// Rounds that are settled.
     pub rounds: u64,

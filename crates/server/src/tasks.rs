@@ -98,7 +98,7 @@ pub struct Written {
 /// An event on a server, for its log. Only what operators may see is exact (rule P26).
 #[derive(Debug)]
 pub enum Happened<'a> {
-    /// It listens.
+    /// The server accepts connections.
     Listening(SocketAddr),
     /// A task is run; after so many rounds.
     Running {

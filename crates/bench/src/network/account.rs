@@ -114,7 +114,7 @@ pub struct RoundTimes {
     pub overhead_s: f64,
     /// Half of the rounds have less.
     pub overhead_median_s: f64,
-    /// The most.
+    /// The largest overhead of a round.
     pub overhead_most_s: f64,
 }
 

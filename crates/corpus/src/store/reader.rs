@@ -437,7 +437,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0

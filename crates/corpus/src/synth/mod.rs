@@ -102,7 +102,7 @@ pub struct Post {
     pub text: String,
     /// Its topic, and the label of a question. They lie here, so that who reads only texts pays nothing for them.
     labels: [u32; 2],
-    /// How many of them it has.
+    /// Number of its labels.
     labelled: usize,
 }
 

@@ -51,7 +51,7 @@ impl Part {
         self.rows * self.columns
     }
 
-    /// Whether it has none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0

@@ -18,7 +18,7 @@ pub struct Model {
 /// The origin of a model's initial parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelStart {
-    /// They are random.
+    /// Parameters drawn at random.
     New(NewModel),
     /// They are those of another model or run.
     From(EarlierModel),

@@ -154,11 +154,11 @@ impl Place {
 /// What became of devices, as over-selection counts it: did they report in the time that others took?
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Fates {
-    /// Who did, whether or not it was still needed.
+    /// Devices that reported, whether or not the report was still needed.
     pub reported: u64,
-    /// Who did not.
+    /// Devices that did not report.
     pub dropped: u64,
-    /// Who may still.
+    /// Devices that may still report.
     pub open: BTreeSet<Ticket>,
 }
 

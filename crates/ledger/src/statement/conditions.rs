@@ -67,7 +67,7 @@ fn fixed(plan: &Plan) -> &'static str {
     }
 }
 
-/// What all of it says nothing about.
+/// What the guarantee does not cover.
 pub(super) fn not_covered<S: LedgerStore>(ledger: &Ledger<S>) -> Vec<String> {
     let plan = ledger.plan();
     let mut words = vec![

@@ -64,7 +64,7 @@ pub struct Statement {
     /// What holds for a device that takes part in other tasks too; none where no devices are protected.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub several_tasks: Vec<String>,
-    /// What all of this says nothing about.
+    /// What the guarantee does not cover.
     pub not_covered: Vec<String>,
     /// The ledger from which all of it comes.
     pub ledger: Source,

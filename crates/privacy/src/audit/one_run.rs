@@ -47,7 +47,7 @@ use crate::{Delta, accountant::gaussian::normal_sf};
 pub struct Scored {
     /// How much the run looks as if it took part.
     pub score: f64,
-    /// Whether it did.
+    /// Whether the canary took part.
     pub present: bool,
 }
 

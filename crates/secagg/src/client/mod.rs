@@ -230,9 +230,9 @@ pub enum Client {
     Ready(Ready),
     /// It has sent its masked input, and may be asked to sign, and for shares.
     AwaitUnmask(AwaitUnmask),
-    /// It has answered everything.
+    /// The client has answered everything.
     Done,
-    /// It has given up.
+    /// The client has aborted.
     Aborted,
 }
 

@@ -53,7 +53,7 @@ impl std::fmt::Debug for Chunk {
 }
 
 impl From<Bytes> for Chunk {
-    /// One that is there.
+    /// A chunk of bytes in memory.
     fn from(bytes: Bytes) -> Self {
         let said = Some(bytes.len());
         let flow = Flow::new(Body::from(bytes), &Limits::default());

@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Why a database does not do what it should.
 #[derive(Debug, Error)]
 pub enum DatabaseError {
-    /// Another server.
+    /// Another server holds the database.
     #[error("{} is in use by another server; only one may write a database", place.display())]
     Locked {
         /// The lock.

@@ -177,7 +177,7 @@ pub enum Event<'a> {
     Answer(&'a [u8]),
     /// The next packed bytes of what was fetched.
     Piece(&'a [u8]),
-    /// That was the last of them.
+    /// The blob is complete.
     Whole,
     /// A task that the host has, read within the bounds of this device.
     Task(Arc<Task>),
@@ -219,7 +219,7 @@ pub enum Note {
         /// Training or evaluation.
         purpose: Purpose,
     },
-    /// It refused.
+    /// The device refused.
     Refused(String),
     /// The server refused.
     RefusedByServer {
@@ -316,7 +316,7 @@ enum State {
     Stranger,
     /// No participation is in progress.
     Idle,
-    /// It takes part.
+    /// A participation is in progress.
     Part(Box<Part>),
 }
 

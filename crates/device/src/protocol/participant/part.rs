@@ -66,7 +66,7 @@ enum Held {
     Before(Prepared),
     /// The input, in case the server lost it.
     After(Outgoing<Input>),
-    /// Nothing any more.
+    /// The input is no longer needed.
     Nothing,
 }
 
