@@ -428,7 +428,7 @@
         at("live").textContent = SAID[state](made);
       },
       onRuns: (told) => {
-        // A server that was started again counts its versions anew: what is shown stays until it is read again.
+        // A server that was started again counts its versions from 0: what is shown stays until it is read again.
         if (told.reset) { runs.clear(); details.forEach((known) => { known.version = null; }); }
         if (told.charts) charts = told.charts;
         told.runs.forEach((run) => runs.set(run.id, run));

@@ -1,4 +1,4 @@
-// Where a page has its data from: a server, over one small API and server-sent events, or a copy that lies beside the page.
+// Where a page has its data from: a server, over one small API and server-sent events, or a copy that is next to the page.
 //
 // GET api/events   "runs": { version, reset, ids, runs, charts }, first all of them, then those that changed; `ids` are all there are
 // GET api/runs     the same at once

@@ -181,7 +181,7 @@ fn the_users_of_a_store_are_trained_on_instead() {
     // Of 300 people some are held out, and delta must be below one over the others.
     toy.write("experiments/noise/config.toml", &toy::settings(&["privacy.delta=4e-3"]));
     let noted = toy.ok(&["experiment", "run", "noise", "--store", &store, "--quiet"]);
-    assert!(noted.contains("note: delta is 2e-3, because 4e-3 is not below 1 / "), "{noted}");
+    assert!(noted.contains("note: delta is 2e-3, because 4e-3 is not below 1 over the number of users"), "{noted}");
 }
 
 /// Every run stated its own epsilon, and the experiment compared them (rule P22).

@@ -16,7 +16,7 @@ use federated::{
     audit::{Lab, StudyError},
     canaries::{Needed, SLACKS, needed},
     config::{Config, Document},
-    numbers::grouped,
+    numbers::{counted, grouped},
 };
 use privacy::{
     Delta, Epsilon,
@@ -251,9 +251,9 @@ fn needed_lines(needed: &[Needed]) -> Vec<String> {
 /// What must be known of a run in which some users never took part.
 fn took_part(took_part: u64, population: u64) -> Option<String> {
     (took_part < population).then(|| {
-        let (some, all) = (grouped(took_part), grouped(population));
+        let (some, all) = (grouped(took_part), counted(population, "user"));
         format!(
-            "{some} of {all} users took part in at least one round. Only these are attacked; the formal epsilon also covers the chance of not taking part."
+            "{some} of {all} took part in at least one round. Only these are attacked; the formal epsilon also covers the chance of not taking part."
         )
     })
 }

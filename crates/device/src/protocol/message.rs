@@ -306,7 +306,7 @@ pub enum Reason {
     Unexpected = 9,
     /// The server cannot continue; it is not the device's fault.
     Internal = 10,
-    /// Too much is asked at once.
+    /// More requests than the server takes.
     TooMuch = 11,
 }
 

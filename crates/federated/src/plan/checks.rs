@@ -11,6 +11,7 @@ use crate::{
         Config, ConfigError, Crowd, Data, EstimatorKind, FineTune, LocalAlgorithm, Mask, Mechanism, ModelStart,
         NoisePlace, ParticipationKind, Sparse, Upload,
     },
+    numbers::counted,
     protocol::limits::NotEnforceable,
 };
 
@@ -168,7 +169,10 @@ fn estimator(config: &Config) -> Result<(), ConfigError> {
     if total_weight.or(least_total_weight).is_some_and(|w| w > most) {
         return refuse(
             "estimator",
-            format!("weights are at most 1, so the total weight of {most} users is at most {most}"),
+            format!(
+                "weights are at most 1, so the total weight of {} is at most {most}",
+                counted(config.participation.population, "user")
+            ),
         );
     }
     match estimator.kind {
@@ -468,7 +472,7 @@ pub(super) fn warnings(config: &Config, phases: &[Phase]) -> Vec<String> {
     }
     if let Some(large) = &config.stands_for {
         warnings.push(format!(
-            "{} users per round stand in for {}: the epsilon of this run is that of the small cohort and means nothing; projected_epsilon is that of the large one",
+            "a cohort of {} stands in for one of {}: the epsilon of this run is that of the small cohort and means nothing; projected_epsilon is that of the large one",
             config.participation.cohort, large.cohort
         ));
     }
