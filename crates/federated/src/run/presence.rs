@@ -163,7 +163,7 @@ mod tests {
     fn what_is_missing_is_said_with_what_it_does() {
         assert_eq!(
             presence(2_000, 1_184, false).words(),
-            "1,184 of the 2,000 declared users exist (131 more are held out for evaluation); the others contribute nothing, so a round of 500 has 296 on average but is still divided by 500; its step is 59 % as long, with all of the noise"
+            "1,184 of the 2,000 declared users exist (131 more are held out for evaluation); the others contribute nothing, so a round of 500 has 296 on average but is still divided by 500; the model moves 59 % as far per round, with the full noise"
         );
         assert_eq!(
             presence(1_184, 1_184, false).words(),
