@@ -54,7 +54,7 @@ impl Section for Devices {
         visit.or(&tick, &mut self.tick_seconds, usual.tick_seconds);
         let begin = key("begin_with", "1000", "enrolled devices needed before the first round starts");
         visit.may(&begin, &mut self.begin_with);
-        let timer = "hours that a device rests after a report; `keyhush plan` proposes a value";
+        let timer = "hours that a device waits after a report; `keyhush plan` proposes a value";
         visit.may(&key("timer_hours", "48.0", timer), &mut self.timer_hours);
     }
 }
