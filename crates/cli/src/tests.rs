@@ -62,7 +62,8 @@ fn errors_name_flags_that_there_are() {
     for (whose, (file, text), makers) in own.chain(libraries) {
         for field in fields(&text, makers) {
             found[whose] += 1;
-            if !flags.contains(&field.replace('_', "-")) {
+            // Lists of events come in batches only, whose errors name fields.
+            if field != "events" && !flags.contains(&field.replace('_', "-")) {
                 wrong.push(format!("{file}: --{}", field.replace('_', "-")));
             }
         }

@@ -131,7 +131,7 @@ fn words_of_users_are_refused_unless_asked_for_and_then_in_the_ledger() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     posts(folder);
-    let keys = "--user-key who --text-key what";
+    let keys = "--user-key who --text-key what --most-bad-lines 0.3";
     // Called public, and then imported: the same text.
     out(folder, &format!("data vocab --from-public-text posts.jsonl {keys} --out claimed.vocab"));
     let (code, message) = error(folder, &format!("data import posts.jsonl {keys} --vocab claimed.vocab --out s.store"));
@@ -159,7 +159,7 @@ fn words_of_users_are_refused_unless_asked_for_and_then_in_the_ledger() {
     let other = json(folder, &format!("{line} --ledger words.jsonl --size 5 --replace"));
     assert_ne!(other["ledger_head"], head);
     // What was done stays with every store that is made with it.
-    out(folder, &format!("data import posts.jsonl {keys} --most-bad-lines 0.3 --vocab own.vocab --out s.store"));
+    out(folder, &format!("data import posts.jsonl {keys} --vocab own.vocab --out s.store"));
     let stats = json(folder, "data stats s.store");
     assert_eq!(stats["meta"]["non_private"][0], event);
     assert!(out(folder, "data stats s.store").contains("not private"));

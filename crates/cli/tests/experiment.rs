@@ -704,10 +704,10 @@ fn experiments_are_there_outside_a_checkout() {
 fn errors_name_lines_of_files_only() {
     let toy = Toy::new();
     let wrong = ["experiment", "run", "first-run", "--set", "clip.kind=adaptive"];
-    let built_in = toy.failed(&wrong);
+    let built_in = toy.refused(&wrong);
     assert!(built_in.contains("clip.quantile: is missing") && !built_in.contains("line "), "{built_in}");
-    let store = toy.failed(&[&wrong[..], &["--store", "store"]].concat());
+    let store = toy.refused(&[&wrong[..], &["--store", "store"]].concat());
     assert!(!store.contains("line "), "{store}");
-    let checkout = toy.failed(&[&wrong[..], &["--experiments", EXPERIMENTS]].concat());
+    let checkout = toy.refused(&[&wrong[..], &["--experiments", EXPERIMENTS]].concat());
     assert!(checkout.contains("line "), "{checkout}");
 }
