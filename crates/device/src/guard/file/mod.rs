@@ -3,11 +3,13 @@
 //! | path        | what it holds                                    |
 //! |-------------|--------------------------------------------------|
 //! | `FILE`      | the guard (mode 0600; looser modes are refused)  |
-//! | `FILE.new`  | the next one, while it is written                |
+//! | `FILE.new`  | the next one, while it is written: who dies then leaves it, and it goes when the file is opened |
 //! | `FILE.lock` | held by the one process that uses it             |
 //!
 //! **To save** is to write `FILE.new`, sync it, rename it to `FILE` and sync the folder, in this order. After the loss of
 //! power at any point `FILE` is the old one or the new one, whole. What else is found there is damage.
+//!
+//! **What was never saved goes** when the file is loaded: text and what was learned from it are in `FILE.new` too, and nobody would delete it there.
 //!
 //! The folder must exist, and be as durable as the guard is to be: who makes it syncs what it lies in.
 
@@ -54,6 +56,10 @@ impl FileStore {
         }
     }
 
+    fn new_file(&self) -> PathBuf {
+        beside(&self.path, ".new")
+    }
+
     /// Under two names a guard would have two locks, and a new file takes the place of one name only.
     fn read(&self) -> Result<Option<Vec<u8>>, StoreError> {
         if !self.disk.has_one_name(&self.path).map_err(failed("look at", &self.path))? {
@@ -82,9 +88,11 @@ impl FileStore {
 }
 
 impl Store for FileStore {
-    /// What was renamed by a process that died before it could sync is durable when this returns.
+    /// What was renamed by a process that died before it could sync is durable when this returns, and what it had not renamed is gone.
     fn load(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         let found = self.read()?;
+        let new = self.new_file();
+        self.disk.remove(&new).map_err(failed("remove", &new))?;
         self.sync_folder()?;
         self.known = Some(found.clone());
         Ok(found)
@@ -92,7 +100,7 @@ impl Store for FileStore {
 
     fn save(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         self.refuse_changed()?;
-        let by = Replacement { new: &beside(&self.path, ".new"), private: true, time: None };
+        let by = Replacement { new: &self.new_file(), private: true, time: None };
         files::replace(&*self.disk, &self.path, by, |out| out.write_all(bytes))?;
         self.known = Some(Some(bytes.to_vec()));
         Ok(())
