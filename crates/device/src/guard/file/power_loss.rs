@@ -17,13 +17,15 @@ use durable::{
 use super::FileStore;
 use crate::{
     guard::{Asked, Guard, GuardError, Limits, ModelDigest, Now, StoreError, TaskDigest, Timer, Window},
-    unsent::Unsent,
+    unsent::{Keep, Unsent},
     upload::Rest,
 };
 
 const STEPS: u64 = 4;
 
 const NO_LIMITS: Limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None, timer: Timer::NONE };
+
+const KEEP: Keep = Keep { days: 30, bytes: 1000 };
 
 /// What the story had before the power went.
 #[derive(Debug, Default)]
@@ -128,7 +130,7 @@ fn p24_every_sync_of_the_guard_is_needed() {
 fn what_is_said_to_be_deleted_is_in_no_file_whenever_the_power_went() {
     let learned = f32::from_le_bytes(*b"SAID");
     let story = |disk: &LossyDisk| -> Option<()> {
-        let mut unsent = Unsent::open(file(disk, "/device/unsent").ok()?, 30, 100).ok()?;
+        let mut unsent = Unsent::open(file(disk, "/device/unsent").ok()?, KEEP, 100).ok()?;
         for step in 0..2 {
             unsent.learned(asked(step), Some(Rest::new(vec![learned; 20], Vec::new())));
             unsent.left(step, 100).ok()?;
@@ -151,7 +153,7 @@ fn what_is_said_to_be_deleted_is_in_no_file_whenever_the_power_went() {
             match case % 2 {
                 0 => Unsent::forget(&mut file(&disk, "/device/unsent").unwrap()).unwrap(),
                 // After so many days it goes by itself.
-                _ => drop(Unsent::open(file(&disk, "/device/unsent").unwrap(), 30, 130).unwrap()),
+                _ => drop(Unsent::open(file(&disk, "/device/unsent").unwrap(), KEEP, 130).unwrap()),
             }
             disk.restart(&mut Adversary::LosesAll, None);
             assert!(!has_it(&disk), "cut at {crash_at}, {adversary:?}");
