@@ -16,6 +16,7 @@ use device::{
         policy::Policy,
         task::{Text, TextPost},
     },
+    unsent,
 };
 use keyhush_agent::{
     AgentError,
@@ -57,7 +58,7 @@ fn around(server: Server, text: Arc<dyn TextSource>) -> Surroundings {
         trainers: Arc::new(Trainers::new(1, Learning::Train)),
         content: None,
         text,
-        unsent: UnsentFile::open(MemoryStore::default(), 30).unwrap(),
+        unsent: UnsentFile::open(MemoryStore::default(), unsent::Keep::default()).unwrap(),
         eligibility: Arc::new(Always),
         patience: Duration::from_secs(1),
     }

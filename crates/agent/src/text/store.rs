@@ -128,14 +128,12 @@ impl TextStore<FileStore> {
         Self::open(FileStore::lock(path)?, keep, today).map_err(|error| at(path, error))
     }
 
-    /// The store in a file as it is, to be looked at or cleared; none where there is none.
+    /// The store in a file as it is, to be looked at or cleared; none where there is none. What somebody who died was writing is gone when this returns, also
+    /// where it would have been the first.
     ///
     /// # Errors
     /// When it is locked, open to others, or cannot be read.
     pub fn found_in(path: &Path, today: u32) -> Result<Option<Self>, AgentError> {
-        if !path.exists() {
-            return Ok(None);
-        }
         let mut store = FileStore::lock(path)?;
         let kit = load(&mut store, today).map_err(|error| at(path, error))?;
         Ok(kit.map(|kit| Self::of(store, kit, today)))

@@ -491,7 +491,10 @@ fn kept_by(config: &Config) -> &'static str {
 fn aggregation(config: &Config, phases: &[Phase]) -> Aggregation {
     let devices = config.data.is_on_devices();
     let who = match (devices, UploadPlan::new(config, 1).shows_places()) {
-        (true, _) => "the server, in memory, until each is added",
+        (true, false) => "the server, in memory, until each is added",
+        (true, true) => {
+            "the server, in memory, until each is added; it also sees in the clear which coordinates each device sends, which depends on the text on the device, so it must be trusted with them as with the updates themselves: only the noised sum of all coordinates is released"
+        }
         (false, false) => "the program that simulates the devices",
         (false, true) => {
             "the program that simulates the devices; a server would also see in the clear which coordinates each device sends, which depends on its text, so it must be trusted as with the updates themselves: only the noised sum of all coordinates is released"
