@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     io::Write,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use clap::{Args, ValueEnum};
@@ -16,7 +17,7 @@ use federated::{
         },
         registry::METRICS,
     },
-    numbers::counted,
+    numbers::{counted, grouped},
     test_sets::{self, Measured},
 };
 use indicatif::ProgressBar;
@@ -30,7 +31,13 @@ use lm::{
 };
 use serde::Serialize;
 
-use crate::{data, failure::BadInput, kernels, model_folder, remaining, threads};
+use crate::{
+    data,
+    failure::BadInput,
+    kernels, model_folder,
+    remaining::{self, Lines},
+    threads,
+};
 
 /// The registered metrics that [`rows`] and [`histograms`] show, in more detail; others have a row of their own.
 static IN_DETAIL: [&Metric; 7] =
@@ -119,17 +126,17 @@ pub(crate) fn eval(args: &EvalArgs) -> anyhow::Result<()> {
     let mut sets = Vec::new();
     for path in &args.texts {
         let lines = stream::lines(&model_folder::read_text("text", path)?, tokenizer, &vocabulary);
-        let bar = progress(lines.len() as u64, "lines");
-        let counts = measured.lines(&lines, |lines| bar.inc(lines))?;
-        bar.finish_and_clear();
+        let progress = Progress::new(path, lines.len() as u64, "lines");
+        let counts = measured.lines(&lines, |lines| progress.add(lines))?;
+        progress.end();
         sets.push(Set::new("text", path, &counts, "words")?);
     }
     for path in &args.stores {
         let store = data::open(path)?;
         check_store(path, &store, &vocabulary, tokenizer)?;
-        let bar = progress(store.users(), "users");
-        let counts = measured.store(&store, users, |users| bar.set_position(users))?;
-        bar.finish_and_clear();
+        let progress = Progress::new(path, store.users(), "users");
+        let counts = measured.store(&store, users, |users| progress.add(users))?;
+        progress.end();
         sets.push(Set::new("store", path, &counts, "posts of these users")?);
     }
     let metrics: Vec<&Metrics> = sets.iter().map(|set| &set.metrics).collect();
@@ -162,12 +169,36 @@ fn check_store(path: &Path, store: &Store, vocabulary: &Vocabulary, tokenizer: T
         .map_err(|what| BadInput::wrong("store", format!("{} {what}; {remedy}", path.display())))
 }
 
-/// Shown in a terminal only.
-fn progress(total: u64, what: &str) -> ProgressBar {
-    let bar = ProgressBar::new(total);
-    match remaining::style(&format!("{{wide_bar}} {{human_pos}}/{{human_len}} {what}, {{left}}")) {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
+/// How far a test set is: a bar on a terminal, a line every few seconds elsewhere.
+struct Progress<'a> {
+    path: &'a Path,
+    total: u64,
+    what: &'static str,
+    bar: ProgressBar,
+    lines: Mutex<Lines>,
+}
+
+impl<'a> Progress<'a> {
+    fn new(path: &'a Path, total: u64, what: &'static str) -> Self {
+        let bar = ProgressBar::new(total);
+        let bar = match remaining::style(&format!("{{wide_bar}} {{human_pos}}/{{human_len}} {what}, {{left}}")) {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        };
+        Self { path, total, what, bar, lines: Mutex::new(Lines::new(false, 0)) }
+    }
+
+    /// So many more were read, on any thread.
+    fn add(&self, more: u64) {
+        self.bar.inc(more);
+        let far = self.lines.lock().unwrap_or_else(PoisonError::into_inner).due(self.bar.position(), self.total);
+        if let Some(far) = far {
+            eprintln!("{}, {} {}: {far}", self.path.display(), grouped(self.total), self.what);
+        }
+    }
+
+    fn end(self) {
+        self.bar.finish_and_clear();
     }
 }
 

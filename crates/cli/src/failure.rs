@@ -47,7 +47,7 @@ impl BadInput {
     }
 
     /// A field whose value must be another.
-    fn out_of_range(field: &'static str, problem: impl Into<String>) -> Self {
+    pub(crate) fn out_of_range(field: &'static str, problem: impl Into<String>) -> Self {
         Self::Asked(QueryError::Illegal { field, problem: problem.into() })
     }
 

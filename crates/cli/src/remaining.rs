@@ -1,6 +1,10 @@
-//! Formats the remaining time for progress bars and progress lines.
+//! Formats the remaining time for progress bars, and for the lines of progress that come where no terminal is.
 
-use std::{fmt::Write, time::Duration};
+use std::{
+    fmt::Write,
+    io::IsTerminal,
+    time::{Duration, Instant},
+};
 
 use indicatif::{ProgressState, ProgressStyle, style::TemplateError};
 
@@ -23,9 +27,62 @@ pub(crate) fn style(template: &str) -> Result<ProgressStyle, TemplateError> {
     Ok(ProgressStyle::with_template(template)?.with_key("left", left).progress_chars("=> "))
 }
 
+/// Without a terminal a line comes this often.
+pub(crate) const EVERY: Duration = Duration::from_secs(5);
+
+/// Lines of progress where no terminal shows a bar.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    started: Instant,
+    /// What was done before that.
+    first: u64,
+    /// When the next line is due; none where a bar is shown, or nobody wants to know.
+    next: Option<Instant>,
+}
+
+impl Lines {
+    /// From now on, with so much done already.
+    pub(crate) fn new(quiet: bool, first: u64) -> Self {
+        Self::shown(!quiet && !std::io::stderr().is_terminal(), first)
+    }
+
+    fn shown(shown: bool, first: u64) -> Self {
+        let started = Instant::now();
+        Self { started, first, next: shown.then(|| started + EVERY) }
+    }
+
+    /// If a line is due: how much is done, and the time that is left.
+    pub(crate) fn due(&mut self, done: u64, total: u64) -> Option<String> {
+        let now = Instant::now();
+        self.next.filter(|next| now >= *next)?;
+        self.next = Some(now + EVERY);
+        let each = (now - self.started).as_secs_f64() / done.saturating_sub(self.first).max(1) as f64;
+        let left = Duration::from_secs_f64(each * total.saturating_sub(done) as f64);
+        Some(format!("{} %, {}", 100 * done / total.max(1), words(left)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Without a terminal `pretrain` was silent for a minute, and `eval` to its end.
+    #[test]
+    fn a_line_comes_every_few_seconds_where_no_terminal_is() {
+        assert!(EVERY <= Duration::from_secs(10));
+        let mut lines = Lines::shown(true, 10);
+        assert_eq!(lines.due(20, 110), None, "not at once");
+        lines.started -= Duration::from_secs(10);
+        lines.next = Some(Instant::now());
+        let said = lines.due(20, 110).expect("a line is due");
+        assert!(said.starts_with("18 %, ") && (said.ends_with("90 s left") || said.ends_with("91 s left")), "{said}");
+        assert_eq!(lines.due(21, 110), None, "not with every step");
+        let next = lines.next.expect("there are more").saturating_duration_since(Instant::now());
+        assert!(next <= EVERY && next > EVERY / 2, "{next:?}");
+        let mut silent = Lines::shown(false, 0);
+        silent.started -= Duration::from_secs(100);
+        assert_eq!(silent.due(1, 2), None);
+    }
 
     /// Progress ended with "0s left".
     #[test]

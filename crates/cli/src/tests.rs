@@ -42,7 +42,8 @@ fn no_command_takes_an_absurd_number_of_threads() {
     assert!(found > 12, "{found} commands with --threads");
 }
 
-/// An error named `--run`, which is no flag: a field that is given to [`crate::failure::BadInput`] is printed as a flag.
+/// Errors named `--run` and `--model.vocabulary`, which are no flags: a field that is given to [`crate::failure::BadInput`] is printed as a
+/// flag, also one that a library names.
 #[test]
 fn errors_name_flags_that_there_are() {
     let flags: Vec<String> = commands()
@@ -52,24 +53,54 @@ fn errors_name_flags_that_there_are() {
         })
         .collect();
     let mut wrong = Vec::new();
-    let mut found = 0;
-    for (file, text) in sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))) {
-        for field in fields(&text) {
-            found += 1;
+    let mut found = [0, 0];
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let own = sources(&root.join("cli/src")).into_iter().map(|source| (0, source, &OWN[..]));
+    let libraries = LIBRARIES
+        .into_iter()
+        .flat_map(|(folder, makers)| sources(&root.join(folder)).into_iter().map(move |source| (1, source, makers)));
+    for (whose, (file, text), makers) in own.chain(libraries) {
+        for field in fields(&text, makers) {
+            found[whose] += 1;
             if !flags.contains(&field.replace('_', "-")) {
                 wrong.push(format!("{file}: --{}", field.replace('_', "-")));
             }
         }
     }
-    assert!(found > 50 && wrong.is_empty(), "no command has these flags: {wrong:#?}");
+    assert!(wrong.is_empty(), "no command has these flags: {wrong:#?}");
+    assert!(found[0] > 50 && found[1] > 50, "{found:?} fields here and in libraries");
+    let seen =
+        fields("wrong(\n    \"one\", 3); at_least_one([(\"two\", 2), (\"three\", x)])?; (\"four\", 4)", &["wrong("]);
+    assert_eq!(seen, ["one", "two", "three"]);
 }
 
-/// Names that are written where a field of bad input is asked for.
-fn fields(text: &str) -> Vec<&str> {
-    let makers = ["BadInput::wrong(", "BadInput::missing(", "BadInput::out_of_place(", "BadInput::illegal("];
-    let after = |maker| text.split(maker).skip(1);
-    let named = |rest: &'_ str| rest.trim_start().strip_prefix('"').is_some();
-    makers.into_iter().flat_map(after).filter(|rest| named(rest)).filter_map(|rest| rest.split('"').nth(1)).collect()
+/// Where a field of bad input is asked for here.
+const OWN: [&str; 6] = [
+    "BadInput::wrong(",
+    "BadInput::missing(",
+    "BadInput::out_of_place(",
+    "BadInput::out_of_range(",
+    "BadInput::illegal(",
+    "in_flags(",
+];
+
+/// Libraries whose errors name a field that becomes bad input (`failure.rs`, `audit`, `init`), and where they ask for it.
+const LIBRARIES: [(&str, &[&str]); 5] = [
+    ("bench/src", &["BenchError::wrong("]),
+    ("pretraining/src", &["PretrainError::wrong("]),
+    ("federated/src/audit", &["wrong(", "what: "]),
+    ("federated/src/propose", &["refuse(", "unit(", "ProposeError::new("]),
+    ("privacy/src/query", &["QueryError::wrong(", "QueryError::illegal(", "unit(", "field: "]),
+];
+
+/// Names that are written where a field is asked for, and those of counts that must not be 0.
+fn fields<'a>(text: &'a str, makers: &[&str]) -> Vec<&'a str> {
+    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let named = |rest: &'a str| rest.trim_start().strip_prefix('"')?.split('"').next();
+    let after = |maker: &&str| text.split(*maker).skip(1).filter_map(named).collect::<Vec<_>>();
+    let counts = text.split("at_least_one([").skip(1).filter_map(|rest| rest.split("])").next());
+    let in_counts = counts.flat_map(|list| list.split('(').skip(1).filter_map(named));
+    makers.iter().flat_map(after).chain(in_counts).collect()
 }
 
 fn sources(folder: &Path) -> Vec<(String, String)> {

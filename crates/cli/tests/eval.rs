@@ -231,6 +231,35 @@ fn the_folder_of_a_run_stands_for_its_model() {
     assert!(said.contains("'--threads <N>': must be from 1 to 1024, got 100000"), "{said}");
 }
 
+/// As docs/TRAINING.md shows it: the last evaluation of a run, measured again.
+#[test]
+fn the_held_out_users_of_a_run_are_the_validation_part_of_its_store() {
+    let toy = Toy::new();
+    toy.make_store();
+    let all = ["--set", "evaluation.users=300", "--set", "evaluation.most_tokens=1000000", "--set", "noise_seed=1"];
+    let train = |more: &[&str], out: &str| {
+        toy.ok(&[&["train", "store.toml", "--out", out, "--quiet"], &all[..], more].concat());
+        let lines = toy.read(&format!("{out}/metrics.jsonl"));
+        serde_json::from_str::<Value>(lines.lines().last().unwrap()).unwrap()
+    };
+    let measured = |run: &str, split: &str, salt: &str| {
+        let of = ["eval", "--model", run, "--store", "crowd.khs", "--split", split, "--salt", salt];
+        let said = toy.ok(&[&of[..], &["--part", "validation", "--json"]].concat());
+        serde_json::from_str::<Value>(&said).unwrap()["sets"][0].clone()
+    };
+    let same = |last: &Value, again: &Value| {
+        let names = [("targets", "tokens"), ("accuracy_top1", "accuracy_top1"), ("perplexity", "perplexity")];
+        names.iter().all(|(there, here)| last[there] == again[here] && !again[here].is_null())
+    };
+    let last = train(&[], "usual");
+    let again = measured("usual", "100:0", "0");
+    assert!(same(&last, &again), "{last}\n{again}");
+    let (per_mille, salt) = ("data.held_out_per_mille=250", "data.salt=7");
+    let last = train(&["--set", per_mille, "--set", salt], "other");
+    assert!(same(&last, &measured("other", "250:0", "7")), "{last}");
+    assert!(!same(&last, &measured("other", "250:0", "0")), "others are held out with another salt");
+}
+
 /// Kernels are chosen by the environment; the scalar ones give the same text.
 #[test]
 fn a_network_is_measured_on_the_kernels_that_are_named() {

@@ -698,3 +698,16 @@ fn experiments_are_there_outside_a_checkout() {
     assert!(toy.path(&format!("runs/experiments/{name}/results/results.json")).is_file());
     assert!(!toy.path("experiments").exists(), "nothing is written where nobody asked for it");
 }
+
+/// Settings that are built in are no file whose line somebody could look up; those of a checkout are.
+#[test]
+fn errors_name_lines_of_files_only() {
+    let toy = Toy::new();
+    let wrong = ["experiment", "run", "first-run", "--set", "clip.kind=adaptive"];
+    let built_in = toy.failed(&wrong);
+    assert!(built_in.contains("clip.quantile: is missing") && !built_in.contains("line "), "{built_in}");
+    let store = toy.failed(&[&wrong[..], &["--store", "store"]].concat());
+    assert!(!store.contains("line "), "{store}");
+    let checkout = toy.failed(&[&wrong[..], &["--experiments", EXPERIMENTS]].concat());
+    assert!(checkout.contains("line "), "{checkout}");
+}

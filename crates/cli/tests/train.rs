@@ -450,6 +450,36 @@ fn noise_that_no_model_bears_is_said_before_the_first_round_and_in_the_report() 
     assert!(json["noise"]["times_bearable"].as_f64().unwrap() > 3.0, "{json}");
 }
 
+/// 367 of 506 users whose training diverged showed nowhere.
+#[test]
+fn users_whose_training_diverges_are_counted_at_the_terminal_and_in_the_report() {
+    let toy = Toy::new();
+    let run = |name: &str, rate: &str| {
+        let rate = format!("local.learning_rate={rate}");
+        let command = ["train", "run.toml", "--set", "rounds=3", "--set", &rate, "--quiet", "--out", name];
+        let output = toy.command(&command).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        (said, toy.read(&format!("{name}/report.html")))
+    };
+    // The two counts in a sentence.
+    let counts = |said: &str, before: &str| -> (u64, u64) {
+        let rest = said.split(before).nth(1).unwrap_or_else(|| panic!("{before:?} is not said: {said}"));
+        let mut numbers = rest.split_whitespace().filter_map(|word| word.parse().ok());
+        (numbers.next().unwrap(), numbers.next().unwrap())
+    };
+    let (said, report) = run("away", "1e30");
+    let (first, of) = counts(&said, "warning: round 1: training diverged for ");
+    let (all, of_all) = counts(&said, "warning: over the whole run, training diverged for ");
+    assert!(0 < first && first <= of && first < all && all <= of_all && of < of_all, "{said}");
+    let row = report.split("of these, training diverged").nth(1).unwrap_or_default();
+    assert!(row[..80].contains(&format!(">{all}<")), "{all}: {}", &row[..80]);
+    let (said, report) = run("well", "0.5");
+    assert!(!said.contains("diverged"), "{said}");
+    let row = report.split("of these, training diverged").nth(1).unwrap_or_default();
+    assert!(row[..80].contains(">0<"), "{}", &row[..80]);
+}
+
 /// Of two runs that were started in one second the second was refused.
 #[test]
 fn runs_that_start_together_get_folders_of_their_own() {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Files of text: posts where their names say so, and plain text elsewhere.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Texts {
     /// The files.
     pub paths: Vec<PathBuf>,
@@ -23,10 +23,12 @@ pub struct Texts {
     pub user_key: Option<String>,
     /// The field of posts with their text, where it is not the usual one.
     pub text_key: Option<String>,
+    /// The largest share of a file's posts that may be unreadable; they are skipped.
+    pub most_bad_share: f64,
 }
 
 /// The source of a vocabulary's words.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Words {
     /// A public list, one word a line with the most frequent first.
     List {
@@ -125,6 +127,7 @@ impl Texts {
         }
         let input = Input::files(&posts, None, self.user_key.as_deref(), self.text_key.as_deref());
         let (of_posts, summary) = import::count_posts(&input, tokenizer, progress)?;
+        summary.refuse_bad_files(self.most_bad_share)?;
         counts.merge(of_posts);
         Ok((counts, Noticed { bad_lines: summary.bad_lines, first_bad_lines: summary.first_bad_lines, signs_added: 0 }))
     }

@@ -14,8 +14,12 @@ use keyhush_corpus::{
     origin::{KnownVocabulary, Origin, SourceFile},
     store::Store,
     synth::{self, Crowd, Dialect, SynthPlan},
+    words::{Texts, Words},
 };
-use lm::{tokenizer::Rules, vocabulary::Vocabulary};
+use lm::{
+    tokenizer::{Rules, Tokenizer},
+    vocabulary::Vocabulary,
+};
 
 const JSONL: &str = "{\"user\":\"ann\",\"text\":\"Hello, world!\"}\n{\"user\":\"bob\",\"text\":\"world\"}\n\n\
                      {\"text\":\"hello again\",\"id\":[1],\"user\":\"ann\"}\n";
@@ -499,11 +503,45 @@ fn more_bad_lines_than_are_allowed_are_a_failure() {
     let mut plan = plan(folder.path(), &[("a.jsonl", text.as_bytes())]);
     plan.most_bad_share = 0.2;
     let said = run(&plan).unwrap_err().to_string();
-    assert!(said.starts_with("1 of 4 lines could not be read, more than 20 %, so nothing was imported"), "{said}");
+    assert!(
+        said.starts_with("1 of 4 lines of a.jsonl could not be read, more than 20 %, so nothing was written"),
+        "{said}"
+    );
     assert!(said.contains("The first: a.jsonl:3"), "{said}");
     assert!(!plan.out.exists());
     plan.most_bad_share = 0.25;
     assert_eq!(run(&plan).unwrap().bad_lines, 1);
+}
+
+/// A small file of another kind passed beside a large good one: together they had few bad lines.
+#[test]
+fn a_small_file_that_is_all_bad_is_not_hidden_by_a_large_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (good, bad) = (JSONL.repeat(50), "not json\n".repeat(3));
+    let mut plan = plan(folder.path(), &[("good.jsonl", good.as_bytes()), ("bad.jsonl", bad.as_bytes())]);
+    plan.most_bad_share = 0.05;
+    let said = run(&plan).unwrap_err().to_string();
+    assert!(said.starts_with("3 of 3 lines of bad.jsonl could not be read, more than 5 %"), "{said}");
+    assert!(said.contains("The first: bad.jsonl:1") && !plan.out.exists(), "{said}");
+}
+
+/// However many lines were bad, a vocabulary of public posts only printed a note.
+#[test]
+fn a_vocabulary_is_not_made_of_what_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).unwrap();
+        folder.path().join(name)
+    };
+    let good = write("good.jsonl", &JSONL.repeat(50));
+    let bad = write("bad.jsonl", &JSONL.replace("\n\n", "\nnot json\n"));
+    let texts = |most_bad_share| Texts { paths: vec![good.clone(), bad.clone()], most_bad_share, ..Texts::default() };
+    let made = |words: Words| words.vocabulary(Tokenizer::words(), 6, &mut |_| true);
+    for words in [Words::Public(texts(0.2)), Words::Users(texts(0.2))] {
+        let said = made(words).unwrap_err().to_string();
+        assert!(said.starts_with("1 of 4 lines of bad.jsonl could not be read, more than 20 %"), "{said}");
+    }
+    assert_eq!(made(Words::Public(texts(0.25))).unwrap().1.bad_lines, 1);
 }
 
 #[test]

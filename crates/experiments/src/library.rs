@@ -5,7 +5,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use federated::config::FIRST_RUN;
+use federated::config::{ConfigError, Document, FIRST_RUN};
 
 use crate::{
     error::ExperimentError,
@@ -171,6 +171,14 @@ impl Found {
                 let found = BUILT_IN.iter().find(|(known, _)| Path::new(known) == path);
                 found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| "is not built in".to_owned())
             }
+        }
+    }
+
+    /// Settings from such a file, with changes. Errors name the line only where a person can open the file.
+    pub(crate) fn document(&self, text: &str, set: &[String]) -> Result<Document, ConfigError> {
+        match &self.library {
+            Library::Folder(_) => Document::new(text, set),
+            Library::BuiltIn => Document::built_in(text, set),
         }
     }
 }

@@ -149,7 +149,7 @@ impl Job<'_> {
         let store = self.store.filter(|_| !variant.keeps_crowd);
         if let Some(store) = store {
             let with = &self.experiment.with_store;
-            set.extend(to_store(&text, store, with, notes).map_err(|e| of_variant(e.to_string()))?);
+            set.extend(self.to_store(&text, store, notes).map_err(|e| of_variant(e.to_string()))?);
             set.extend(with.iter().cloned());
         }
         // How many people there are, and how much they write, the store says.
@@ -165,7 +165,7 @@ impl Job<'_> {
             let given = self.texts.map(|_| "whoever ran the experiment declared it public");
             set.extend(start_from(from, variant.public.as_deref().map(|why| given.unwrap_or(why))));
         }
-        let document = Document::new(&text, &set).map_err(|e| of_variant(e.to_string()))?;
+        let document = self.found.document(&text, &set).map_err(|e| of_variant(e.to_string()))?;
         let mut config = document.config().map_err(|e| of_variant(e.to_string()))?;
         if let (Some(folder), Some(FineTune::Rehearsal { public_text: text @ None, .. })) =
             (self.texts, &mut config.finetune)
@@ -178,6 +178,31 @@ impl Job<'_> {
             return Err(of_variant(why.to_owned()));
         }
         Ok(config)
+    }
+
+    /// Settings that train on the users of a store: as many as there are, at a delta that fits them.
+    fn to_store(&self, text: &str, store: &Path, notes: &mut Vec<String>) -> Result<Vec<String>, ExperimentError> {
+        let gone = ["data.seed", "data.dialect", "data.users", "data.posts_per_user", "model.vocabulary"];
+        let mut set: Vec<String> = gone.iter().map(|key| format!("{key}=")).collect();
+        set.push("data.kind=store".into());
+        set.push(format!("data.path={}", quoted(&store.display().to_string())));
+        let with_store = &self.experiment.with_store;
+        let all = [&set[..], with_store, &[format!("participation.population={}", i64::MAX)]].concat();
+        let document = self.found.document(text, &all)?;
+        // What is rehearsed is looked for later, and has nothing to do with how many there are.
+        let config = Config { finetune: None, ..document.config()? };
+        let users = Opened::new(&config)?.population(config.unit)?.users();
+        set.push(format!("participation.population={users}"));
+        if let Some(delta) = config.privacy.delta()
+            && delta >= 1.0 / users as f64
+        {
+            let smaller = format!("{:.0e}", 0.5 / users as f64);
+            notes.push(format!(
+                "delta is {smaller}, because {delta:e} is not below 1 over the number of users, {users}"
+            ));
+            set.push(format!("privacy.delta={smaller}"));
+        }
+        Ok(set)
     }
 
     /// The model that a variant starts from. One that is taken for public is put away from its ledger.
@@ -250,30 +275,3 @@ fn quoted(text: &str) -> String {
 /// Settings that describe the synthetic crowd; of experiments about forgetting, whose variants are of several crowds.
 const CROWD: [&str; 5] =
     ["data.seed=", "data.dialect=", "data.users=", "data.posts_per_user=", "participation.population="];
-
-/// Settings that train on the users of a store: as many as there are, at a delta that fits them.
-fn to_store(
-    text: &str,
-    store: &Path,
-    with_store: &[String],
-    notes: &mut Vec<String>,
-) -> Result<Vec<String>, ExperimentError> {
-    let gone = ["data.seed", "data.dialect", "data.users", "data.posts_per_user", "model.vocabulary"];
-    let mut set: Vec<String> = gone.iter().map(|key| format!("{key}=")).collect();
-    set.push("data.kind=store".into());
-    set.push(format!("data.path={}", quoted(&store.display().to_string())));
-    let all = [&set[..], with_store, &[format!("participation.population={}", i64::MAX)]].concat();
-    let document = Document::new(text, &all)?;
-    // What is rehearsed is looked for later, and has nothing to do with how many there are.
-    let config = Config { finetune: None, ..document.config()? };
-    let users = Opened::new(&config)?.population(config.unit)?.users();
-    set.push(format!("participation.population={users}"));
-    if let Some(delta) = config.privacy.delta()
-        && delta >= 1.0 / users as f64
-    {
-        let smaller = format!("{:.0e}", 0.5 / users as f64);
-        notes.push(format!("delta is {smaller}, because {delta:e} is not below 1 over the number of users, {users}"));
-        set.push(format!("privacy.delta={smaller}"));
-    }
-    Ok(set)
-}

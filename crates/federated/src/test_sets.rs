@@ -1,5 +1,7 @@
 //! Measures how well a model predicts text that is not trained on: files, and stores of `keyhush data import`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use corpus::store::{Part, Split, Store, StoreError};
 use lm::{
     language_model::LanguageModel,
@@ -104,7 +106,7 @@ impl<'a> Measured<'a> {
         evaluate::count(self.model, &self.measure, &sequences, self.threads, done)
     }
 
-    /// Over the posts of all users of a store, or of a part of them; `done` is told after how many users it is.
+    /// Over the posts of all users of a store, or of a part of them; `done` is told how many users were read since it was last told.
     ///
     /// # Errors
     /// When the store is damaged, or has an id that the model does not know.
@@ -112,10 +114,10 @@ impl<'a> Measured<'a> {
         &self,
         store: &Store,
         users: Option<(Split, Part)>,
-        mut done: impl FnMut(u64),
+        done: impl Fn(u64) + Sync,
     ) -> Result<Counts, TestSetError> {
         let mut total = Counts::default();
-        let (mut lines, mut tokens) = (Vec::new(), 0);
+        let (mut lines, mut tokens, mut first) = (Vec::new(), 0, 0);
         for index in 0..store.users() {
             let user = store.user(index)?;
             if users.is_none_or(|(split, part)| split.part(user.tag()) == part) {
@@ -125,15 +127,29 @@ impl<'a> Measured<'a> {
                     lines.push(Line { ids, letters: Vec::new() });
                 }
             }
-            if tokens >= TOKENS {
-                total.merge(&self.lines(&lines, |_| {})?);
+            let next = index + 1;
+            if tokens >= TOKENS || next == store.users() {
+                total.merge(&self.lines_of(&lines, next - first, &done)?);
                 lines.clear();
-                tokens = 0;
-                done(index + 1);
+                (tokens, first) = (0, next);
             }
         }
-        total.merge(&self.lines(&lines, |_| {})?);
         Ok(total)
+    }
+
+    /// Over the lines of so many users; `done` is told of them bit by bit.
+    fn lines_of(&self, lines: &[Line], users: u64, done: &(impl Fn(u64) + Sync)) -> Result<Counts, MetricsError> {
+        let all = lines.len() as u64;
+        let read = AtomicU64::new(0);
+        let users_in = |lines: u64| (u128::from(users) * u128::from(lines) / u128::from(all.max(1))) as u64;
+        let counts = self.lines(lines, |more| {
+            let before = read.fetch_add(more, Ordering::Relaxed);
+            done(users_in(before + more) - users_in(before));
+        })?;
+        if all == 0 {
+            done(users);
+        }
+        Ok(counts)
     }
 }
 

@@ -10,11 +10,11 @@ use corpus::import::{self, Format, ImportPlan, Input, KnownLabels, OnBadLine, Su
 use federated::numbers::counted;
 use serde::Serialize;
 
-use super::{grouped, labels::LabelArgs, percent, progress::Watch, sorted, taken, vocabulary};
+use super::{
+    MOST_BAD_LINES, check_share, grouped, labels::LabelArgs, percent, progress::Watch, sorted, taken, vocabulary,
+};
 use crate::{failure::BadInput, threads};
 
-/// Where more lines than one in twenty are bad, the file is not what it was taken for.
-const MOST_BAD_LINES: f64 = 0.05;
 /// A vocabulary that covers less of a text leaves much of it unknown.
 const WELL_COVERED: f64 = 0.95;
 
@@ -47,7 +47,7 @@ pub(crate) struct ImportArgs {
     /// What to do with lines that cannot be read
     #[arg(long, value_enum, default_value_t = BadLineChoice::Skip)]
     on_bad_line: BadLineChoice,
-    /// Largest share of bad lines to skip; with more, no store is created
+    /// Largest share of bad lines to skip in a file; with more, no store is created
     #[arg(long, value_name = "SHARE", default_value_t = MOST_BAD_LINES)]
     most_bad_lines: f64,
 }
@@ -131,9 +131,7 @@ pub(super) fn import(args: &ImportArgs) -> anyhow::Result<()> {
         columns.features.clone_from(&args.features);
     }
     args.making.taken(&args.out)?;
-    if !(0.0..=1.0).contains(&args.most_bad_lines) {
-        return Err(BadInput::wrong("most_bad_lines", "must be from 0 to 1").into());
-    }
+    check_share(args.most_bad_lines)?;
     if args.labels.counts() && args.inputs.iter().any(|path| corpus::text::is_standard_input(path)) {
         let why = "needs to read the input twice, to count labels first; standard input can only be read once, so name a file";
         return Err(BadInput::wrong("most_labels", why).into());

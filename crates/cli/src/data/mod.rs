@@ -21,6 +21,18 @@ use federated::numbers::grouped;
 pub(crate) use self::stats::split;
 use crate::failure::{BadInput, Interrupted};
 
+/// Where more lines of a file than one in twenty are bad, it is not what it was taken for.
+const MOST_BAD_LINES: f64 = 0.05;
+
+/// Refuses a share of bad lines that is no share.
+fn check_share(most_bad_lines: f64) -> Result<(), BadInput> {
+    if (0.0..=1.0).contains(&most_bad_lines) {
+        Ok(())
+    } else {
+        Err(BadInput::wrong("most_bad_lines", "must be from 0 to 1"))
+    }
+}
+
 /// The subcommands of `keyhush data`.
 #[derive(Subcommand)]
 pub(crate) enum Command {

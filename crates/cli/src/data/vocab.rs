@@ -16,7 +16,7 @@ use ledger::Head;
 use lm::{tokenizer::Tokenizer, vocabulary::VocabularyError};
 use serde::Serialize;
 
-use super::{grouped, progress::Watch, sorted, taken};
+use super::{MOST_BAD_LINES, check_share, grouped, progress::Watch, sorted, taken};
 use crate::failure::BadInput;
 
 /// Arguments of `keyhush data vocab`.
@@ -48,6 +48,9 @@ pub(crate) struct VocabArgs {
     /// Field or column with the text [default: text; body for Reddit]
     #[arg(long, value_name = "T", conflicts_with = "from_list")]
     text_key: Option<String>,
+    /// Largest share of bad lines to skip in a file of posts; with more, no vocabulary is written
+    #[arg(long, value_name = "SHARE", default_value_t = MOST_BAD_LINES, conflicts_with = "from_list")]
+    most_bad_lines: f64,
     /// Number of entries, including BOS, EOS and UNK
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     size: usize,
@@ -85,6 +88,7 @@ pub(super) fn vocab(args: &VocabArgs) -> anyhow::Result<()> {
     if args.out.exists() && !args.replace {
         return Err(taken(&args.out).into());
     }
+    check_share(args.most_bad_lines)?;
     let tokenizer = if args.characters { Tokenizer::characters() } else { Tokenizer::words() };
     // The ledger is there before the users' text is opened, and has the event before anybody sees a word.
     let users = !args.from_users_non_privately.is_empty();
@@ -152,6 +156,7 @@ fn build(args: &VocabArgs, tokenizer: Tokenizer) -> anyhow::Result<KnownVocabula
         paths: paths.to_vec(),
         user_key: args.user_key.clone(),
         text_key: args.text_key.clone(),
+        most_bad_share: args.most_bad_lines,
     };
     let (field, words) = match &args.from_list {
         Some(path) => ("from_list", Words::List { path: path.clone(), with_signs: !args.no_punctuation }),

@@ -1,17 +1,14 @@
-//! Progress of training: a bar on a terminal, a line every minute elsewhere.
+//! Progress of training: a bar on a terminal, a line every few seconds elsewhere.
 
-use std::{
-    io::IsTerminal,
-    time::{Duration, Instant},
-};
+use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pretraining::checkpoint::Part;
 
-use crate::{interrupt, remaining};
-
-/// Without a terminal a line comes this often.
-const EVERY: Duration = Duration::from_secs(60);
+use crate::{
+    interrupt,
+    remaining::{self, Lines},
+};
 
 /// Shows how far an epoch is, and notices Ctrl-C.
 pub(super) struct Watch {
@@ -20,18 +17,13 @@ pub(super) struct Watch {
     bar: ProgressBar,
     epoch: u32,
     batches: usize,
-    started: Instant,
-    /// Batches that were done before this process began.
-    first: usize,
-    /// When the next line is due, where lines are written.
-    next_line: Option<Instant>,
+    lines: Lines,
 }
 
 impl Watch {
     pub(super) fn new(quiet: bool) -> anyhow::Result<Self> {
         let style = remaining::style("{prefix} [{bar:32}] {percent} % {msg}, {left}")?;
-        let (bar, started) = (ProgressBar::hidden(), Instant::now());
-        Ok(Self { quiet, style, bar, epoch: 0, batches: 0, started, first: 0, next_line: None })
+        Ok(Self { quiet, style, bar: ProgressBar::hidden(), epoch: 0, batches: 0, lines: Lines::new(quiet, 0) })
     }
 }
 
@@ -44,23 +36,16 @@ impl pretraining::Watch for Watch {
         bar.set_prefix(format!("epoch {epoch}"));
         bar.set_message("starting");
         bar.reset_eta();
-        (self.bar, self.epoch, self.batches, self.first) = (bar, epoch, batches, first);
-        self.started = Instant::now();
-        self.next_line = (!self.quiet && !terminal).then(|| self.started + EVERY);
+        (self.bar, self.epoch, self.batches) = (bar, epoch, batches);
+        self.lines = Lines::new(self.quiet, first as u64);
     }
 
     fn batch(&mut self, part: &Part) -> bool {
         let perplexity = part.perplexity();
         self.bar.set_message(format!("perplexity {perplexity:.1}"));
         self.bar.set_position(part.batches as u64);
-        let now = Instant::now();
-        if self.next_line.is_some_and(|due| now >= due) {
-            self.next_line = Some(now + EVERY);
-            let each = (now - self.started).as_secs_f64() / (part.batches - self.first).max(1) as f64;
-            let left = Duration::from_secs_f64(each * (self.batches - part.batches) as f64);
-            let percent = 100 * part.batches / self.batches.max(1);
-            let left = remaining::words(left);
-            eprintln!("epoch {}: {percent} %, perplexity {perplexity:.1}, {left}", self.epoch);
+        if let Some(far) = self.lines.due(part.batches as u64, self.batches as u64) {
+            eprintln!("epoch {}: perplexity {perplexity:.1}, {far}", self.epoch);
         }
         !interrupt::requested()
     }

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::{
     answer::{Answer, matrix_sensitivity, rounded_up},
-    query::QueryArgs,
+    query::{QUERY, QueryArgs},
 };
 use crate::failure::BadInput;
 
@@ -33,7 +33,7 @@ pub(crate) struct EpsilonArgs {
     #[arg(long)]
     json: bool,
     /// Answer each line of a file with one JSON object per line (- for standard input)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["QueryArgs", "as_published"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "as_published", conflicts_with_all = QUERY)]
     batch: Option<PathBuf>,
     /// Exit with 0 even if lines of the batch could not be answered; their answers have an "error" either way
     #[arg(long, requires = "batch")]
@@ -130,6 +130,17 @@ fn unanswered(lines: &[u64]) -> String {
 }
 
 fn answer_line(line: &[u8]) -> Result<Answer, String> {
-    let query: Query = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+    let query: Query = serde_json::from_slice(line).map_err(|e| of_one_line(&e))?;
     Answer::to(&query).map_err(|e| e.to_string())
+}
+
+/// What is wrong with a line, without its number: serde counts lines of the text it is given, and so always says 1.
+fn of_one_line(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    match (said.strip_suffix(&place), error.column()) {
+        (Some(problem), 0) => problem.to_owned(),
+        (Some(problem), column) => format!("{problem} at column {column}"),
+        (None, _) => said,
+    }
 }

@@ -136,9 +136,18 @@ impl MatrixArgs {
 }
 
 fn refused(error: FactorizationError) -> BadInput {
-    match error {
+    // The error begins with the name of its field, and a flag stands there instead.
+    let in_flags = |field: &'static str| {
+        let said = error.to_string();
+        BadInput::out_of_range(field, said.strip_prefix(field).unwrap_or(&said).trim_start())
+    };
+    match &error {
         FactorizationError::Participation(e) => BadInput::wrong("max_participations", e),
-        other => BadInput::Refused(other.to_string()),
+        FactorizationError::Rounds { .. } => in_flags("rounds"),
+        FactorizationError::Bands { .. } => in_flags("bands"),
+        FactorizationError::Buffers { .. } => in_flags("buffers"),
+        FactorizationError::Work { .. } => BadInput::wrong("bands", &error),
+        FactorizationError::ParticipationKind | FactorizationError::Event(_) => BadInput::Refused(error.to_string()),
     }
 }
 

@@ -61,6 +61,36 @@ impl From<AdjacencyName> for Adjacency {
     }
 }
 
+/// The names of all [`QueryArgs`]: where they conflict with another flag one by one, the error names only those that were given.
+pub(crate) const QUERY: [&str; 26] = [
+    "mechanism",
+    "accountant",
+    "sampling_rate",
+    "population",
+    "cohort",
+    "noise_multiplier",
+    "sigma",
+    "sensitivity",
+    "rounds",
+    "delta",
+    "min_separation",
+    "max_participations",
+    "tree_sizes",
+    "completed",
+    "coefficients",
+    "buffer_decay",
+    "output_scale",
+    "bands",
+    "buffers",
+    "variance",
+    "l1_sensitivity",
+    "l2_sensitivity",
+    "honest_survivors",
+    "rho",
+    "adjacency",
+    "group",
+];
+
 /// A run and what is asked about it; what the fields mean together is the library's business.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct QueryArgs {
@@ -183,5 +213,17 @@ impl QueryArgs {
             group: self.group,
             events: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flag_of_a_question_is_listed() {
+        let command = QueryArgs::augment_args(clap::Command::new("question"));
+        let names: Vec<&str> = command.get_arguments().map(|argument| argument.get_id().as_str()).collect();
+        assert_eq!(names, QUERY);
     }
 }

@@ -12,10 +12,8 @@ use federated::{
 };
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
-use crate::remaining;
+use crate::remaining::{self, EVERY};
 
-/// Without a terminal a line comes this often.
-const EVERY: Duration = Duration::from_secs(5);
 /// On a terminal, the text next to the bar is updated this often.
 const AT_A_GLANCE: Duration = Duration::from_secs(1);
 /// To compute what the rounds so far cost takes at most this share of the time: one part of so many.

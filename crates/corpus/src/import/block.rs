@@ -63,9 +63,6 @@ impl RawPost {
 /// A line that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct BadLine {
-    /// Which of the files, from 0: the order in which bad lines are shown.
-    #[serde(skip)]
-    pub(super) file_index: usize,
     /// The file.
     pub file: String,
     /// The line, from 1.

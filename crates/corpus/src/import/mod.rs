@@ -147,7 +147,7 @@ pub struct ImportPlan {
     pub keep_keys: bool,
     /// What to do about lines that cannot be read.
     pub on_bad_line: OnBadLine,
-    /// The largest share of lines that may be bad where they are skipped: with more the files are not what they were taken for.
+    /// The largest share of a file's lines that may be bad where they are skipped: with more it is not what it was taken for.
     pub most_bad_share: f64,
     /// Worker threads; at least one.
     pub threads: usize,
@@ -190,6 +190,36 @@ pub struct Summary {
     pub bad_lines: u64,
     /// The first of them.
     pub first_bad_lines: Vec<BadLine>,
+    /// The same for each file.
+    #[serde(skip)]
+    pub files: Vec<FileLines>,
+}
+
+/// The lines of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FileLines {
+    /// Lines, rows or samples that were read, good and bad.
+    pub lines: u64,
+    /// Lines that could not be read.
+    pub bad: u64,
+    /// The first of them.
+    pub first_bad: Vec<BadLine>,
+}
+
+impl Summary {
+    /// Refuses a file with more than this share of bad lines: it is not what it was taken for. A small one counts like any other, whatever
+    /// else was read.
+    ///
+    /// # Errors
+    /// The first such file.
+    pub fn refuse_bad_files(&self, most: f64) -> Result<(), ImportError> {
+        for &FileLines { lines, bad, ref first_bad } in &self.files {
+            if let Some(first) = first_bad.first().filter(|_| bad as f64 > most * lines as f64) {
+                return Err(ImportError::TooManyBad { bad, lines, most, first: first.clone() });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Why an import failed.
@@ -206,9 +236,10 @@ pub enum ImportError {
     /// Standard input has no name that says what it is.
     #[error("the format of standard input is not known; use --format")]
     UnknownInput,
-    /// Too many lines that cannot be read.
+    /// Too many lines of a file that cannot be read.
     #[error(
-        "{bad} of {lines} lines could not be read, more than {} %, so nothing was imported. The first: {first}. Check --format, --user-key and --text-key, or allow more with --most-bad-lines",
+        "{bad} of {lines} lines of {} could not be read, more than {} %, so nothing was written. The first: {first}. Check the format, --user-key and --text-key, or allow more with --most-bad-lines",
+        first.file,
         100.0 * most
     )]
     TooManyBad {
@@ -320,21 +351,12 @@ pub fn run(plan: &ImportPlan, progress: &mut dyn FnMut(Progress) -> bool) -> Res
     {
         return Err(ImportError::BadLine(first.clone()));
     }
-    refuse_too_many_bad(plan, &summary)?;
+    // Where nothing could be read at all, that is said.
+    if summary.bad_lines < summary.lines {
+        summary.refuse_bad_files(plan.most_bad_share)?;
+    }
     group::write(plan, spill, writer, &mut summary, progress)?;
     Ok(summary)
-}
-
-/// Files of which much cannot be read are not what they were taken for.
-fn refuse_too_many_bad(plan: &ImportPlan, summary: &Summary) -> Result<(), ImportError> {
-    let Summary { bad_lines: bad, lines, ref first_bad_lines, .. } = *summary;
-    match first_bad_lines.first() {
-        // Where nothing could be read at all, that is said.
-        Some(first) if bad < lines && bad as f64 > plan.most_bad_share * lines as f64 => {
-            Err(ImportError::TooManyBad { bad, lines, most: plan.most_bad_share, first: first.clone() })
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Notices users' text that was called public when its words were counted.

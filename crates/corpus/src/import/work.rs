@@ -13,8 +13,8 @@ use std::{
 use lm::{tokenizer::Tokenizer, vocabulary::Vocabulary};
 
 use super::{
-    BadLine, BadLineReason, Columns, Format, ImportError, ImportPlan, Input, OnBadLine, Progress, SHOWN_BAD_LINES,
-    Summary,
+    BadLine, BadLineReason, Columns, FileLines, Format, ImportError, ImportPlan, Input, OnBadLine, Progress,
+    SHOWN_BAD_LINES, Summary,
     block::{Block, Cut, LONGEST_KEY, LONGEST_LABEL, LONGEST_LINE, LONGEST_TEXT, Lines, RawPost},
     group, json,
     labels::Tags,
@@ -139,12 +139,26 @@ struct Shared<'a> {
     files: Vec<(Format, Columns)>,
     stop_on_bad: bool,
     stop: AtomicBool,
-    bad: AtomicU64,
+    /// For each file what was read of it; of a crowd there is one.
+    read: Vec<Read>,
     empty: AtomicU64,
     text_bytes: AtomicU64,
-    lines: AtomicU64,
-    first_bad: Mutex<Vec<BadLine>>,
     error: Mutex<Option<io::Error>>,
+}
+
+/// What was read of a file.
+#[derive(Default)]
+struct Read {
+    lines: AtomicU64,
+    bad: AtomicU64,
+    first_bad: Mutex<Vec<BadLine>>,
+}
+
+impl Read {
+    fn into_lines(self) -> FileLines {
+        let first_bad = self.first_bad.into_inner().unwrap_or_else(PoisonError::into_inner);
+        FileLines { lines: self.lines.into_inner(), bad: self.bad.into_inner(), first_bad }
+    }
 }
 
 /// Reads on this thread and hands posts to takers on others.
@@ -155,16 +169,15 @@ pub(super) fn drive<T: Take>(
     make: impl Fn() -> T,
     progress: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<(Vec<T>, Summary), Failure> {
+    let files = formats(input)?;
     let shared = Shared {
         input,
-        files: formats(input)?,
+        read: (0..files.len().max(1)).map(|_| Read::default()).collect(),
+        files,
         stop_on_bad,
         stop: AtomicBool::new(false),
-        bad: AtomicU64::new(0),
         empty: AtomicU64::new(0),
         text_bytes: AtomicU64::new(0),
-        lines: AtomicU64::new(0),
-        first_bad: Mutex::new(Vec::new()),
         error: Mutex::new(None),
     };
     let threads = threads.max(1);
@@ -182,12 +195,14 @@ pub(super) fn drive<T: Take>(
         return Err(Failure::Spill(error));
     }
     fed?;
+    let files: Vec<FileLines> = shared.read.into_iter().map(Read::into_lines).collect();
     let summary = Summary {
         empty_posts: shared.empty.into_inner(),
         text_bytes: shared.text_bytes.into_inner(),
-        lines: shared.lines.into_inner(),
-        bad_lines: shared.bad.into_inner(),
-        first_bad_lines: shared.first_bad.into_inner().unwrap_or_else(PoisonError::into_inner),
+        lines: files.iter().map(|file| file.lines).sum(),
+        bad_lines: files.iter().map(|file| file.bad).sum(),
+        first_bad_lines: files.iter().flat_map(|file| &file.first_bad).take(SHOWN_BAD_LINES).cloned().collect(),
+        files,
         ..Summary::default()
     };
     Ok((takers, summary))
@@ -253,7 +268,7 @@ impl Shared<'_> {
         let features = if features { &numbers[..] } else { &[] };
         for (place, post) in (0..).zip(crowd.labelled_posts(user)) {
             let names: Vec<&str> = post.labels().iter().filter_map(|id| labels.name(*id)).collect();
-            self.post(taker, &Found { user: &key, text: &post.text, labels: &names, features }, place)?;
+            self.post(taker, 0, &Found { user: &key, text: &post.text, labels: &names, features }, place)?;
         }
         Ok(())
     }
@@ -304,11 +319,11 @@ impl Shared<'_> {
         } else if post.labels.iter().any(|label| label.len() > LONGEST_LABEL) {
             too_long("label", LONGEST_LABEL)
         } else if self.is_deleted(file, post) {
-            self.lines.fetch_add(1, Ordering::Relaxed);
+            self.read[file].lines.fetch_add(1, Ordering::Relaxed);
             self.empty.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         } else {
-            return self.post(taker, post, source::place(file, line));
+            return self.post(taker, file, post, source::place(file, line));
         };
         self.bad(file, line, reason);
         Ok(())
@@ -320,8 +335,8 @@ impl Shared<'_> {
             && (post.user == "[deleted]" || matches!(post.text, "[deleted]" | "[removed]"))
     }
 
-    fn post<T: Take>(&self, taker: &mut T, post: &Found<'_>, place: u64) -> io::Result<()> {
-        self.lines.fetch_add(1, Ordering::Relaxed);
+    fn post<T: Take>(&self, taker: &mut T, file: usize, post: &Found<'_>, place: u64) -> io::Result<()> {
+        self.read[file].lines.fetch_add(1, Ordering::Relaxed);
         self.text_bytes.fetch_add(post.text.len() as u64, Ordering::Relaxed);
         if !taker.post(post, place)? {
             self.empty.fetch_add(1, Ordering::Relaxed);
@@ -330,14 +345,15 @@ impl Shared<'_> {
     }
 
     fn bad(&self, file_index: usize, line: u64, reason: BadLineReason) {
-        self.bad.fetch_add(1, Ordering::Relaxed);
-        self.lines.fetch_add(1, Ordering::Relaxed);
+        let read = &self.read[file_index];
+        read.bad.fetch_add(1, Ordering::Relaxed);
+        read.lines.fetch_add(1, Ordering::Relaxed);
         let file = match self.input {
             Input::Files { paths, .. } => paths.get(file_index).map(|path| origin::name(path)).unwrap_or_default(),
             Input::Crowd { .. } => String::new(),
         };
-        let mut first = self.first_bad.lock().unwrap_or_else(PoisonError::into_inner);
-        first.push(BadLine { file_index, file, line, reason });
+        let mut first = read.first_bad.lock().unwrap_or_else(PoisonError::into_inner);
+        first.push(BadLine { file, line, reason });
         first.sort();
         first.truncate(SHOWN_BAD_LINES);
         if self.stop_on_bad {
@@ -388,7 +404,7 @@ impl Feed<'_> {
         (done, total): (u64, u64),
         progress: &mut dyn FnMut(Progress) -> bool,
     ) -> Result<bool, ImportError> {
-        let bad = self.shared.bad.load(Ordering::Relaxed);
+        let bad = self.shared.read.iter().map(|file| file.bad.load(Ordering::Relaxed)).sum();
         if !progress(Progress::Reading { done, total, bad }) {
             return Err(ImportError::Interrupted);
         }

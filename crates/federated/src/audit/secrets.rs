@@ -26,7 +26,7 @@ use privacy::{
 use serde::Serialize;
 
 use super::{Lab, StudyError, Subject, texts};
-use crate::population::Changes;
+use crate::{config::ConfigError, population::Changes, run::RunError};
 
 /// The secrets to plant.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +47,9 @@ pub struct SecretPlan {
 
 /// Words that the search knows.
 const KNOWN: usize = 2;
+
+/// Words that a vocabulary needs for random texts.
+const LEAST_WORDS: usize = 10;
 
 /// A canary and what became of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -200,8 +203,10 @@ fn check(plan: &SecretPlan, people: u64, entries: usize) -> Result<(), StudyErro
     if plan.references < 100 {
         return wrong("references", "must be at least 100".to_owned());
     }
-    if entries < FIRST_WORD as usize + 10 {
-        return wrong("model.vocabulary", "has too few words".to_owned());
+    let least = FIRST_WORD as usize + LEAST_WORDS;
+    if entries < least {
+        let problem = format!("must be at least {least} for an audit whose secrets are random words, got {entries}");
+        return Err(RunError::from(ConfigError::new("model.vocabulary", problem)).into());
     }
     Ok(())
 }

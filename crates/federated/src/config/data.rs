@@ -69,7 +69,7 @@ impl Section for Data {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        visit.choose(&key("kind", "\"synthetic\"", ""), self, Usual::None);
+        visit.choose(&key("kind", "\"synthetic\"", "where the text comes from"), self, Usual::None);
         let seed = key("seed", "1", "seed of the synthetic users");
         let dialect = key("dialect", "\"informal\"", "how they write: \"informal\" or \"general\"");
         let posts = key("posts_per_user", "40", "posts per synthetic user, on average");

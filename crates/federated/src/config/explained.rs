@@ -306,7 +306,21 @@ mod tests {
         }
     }
 
-    /// The example of each key is a valid value.
+    /// The comment said that only "grid" was for real devices.
+    #[test]
+    fn the_uploads_that_are_called_simulated_are_the_ones_that_devices_refuse() {
+        use crate::config::{Upload, keys::ByKind};
+        let text = explained(&beginning(MechanismKind::Gaussian).unwrap(), &[]).unwrap();
+        let said = text.lines().find(|line| line.contains("for simulations only")).unwrap_or_default();
+        for kind in Upload::kinds() {
+            let mut upload = Upload::Grid;
+            upload.turn(kind);
+            assert_eq!(said.contains(&format!("{kind:?}")), upload == Upload::Dense, "{kind}: {said}");
+        }
+    }
+
+    /// The example of each key is a valid value, and each key is explained: the kinds of data, participation, noise and optimizer were listed
+    /// without a word about what they decide.
     #[test]
     fn examples_are_of_their_keys() {
         struct Examples(usize);
@@ -315,6 +329,7 @@ mod tests {
                 let item: toml_edit::Item = toml_edit::Item::Value(key.example.parse().expect(key.name));
                 let read = super::super::read::leaf::<T>(&item);
                 assert!(read.is_ok(), "{} = {}: {:?}", key.name, key.example, read.err());
+                assert!(!key.says.is_empty(), "{}", key.name);
                 self.0 += 1;
             }
         }
@@ -334,6 +349,7 @@ mod tests {
                 assert_ne!(same.trim(), format!("key = {}", key.example), "{}: it is the default", key.name);
             }
             fn choose<S: ByKind>(&mut self, key: &Key<'_>, to: &mut S, _: Usual) {
+                assert!(!key.says.is_empty(), "{}", key.name);
                 let example = key.example.trim_matches('"');
                 assert!(S::kinds().contains(&example), "{}", key.name);
                 if to.kind_name() == S::kinds()[0] {

@@ -165,7 +165,7 @@ const UPLOAD: Head = head(
     "upload",
     "\
 Which part of an update a device sends (docs/TRAINING.md): without this section all of it, as integers on the grid.
-With it, traffic is reported. Only \"grid\" is for real devices; the other kinds are simulated.",
+With it, traffic is reported. \"dense\" is for simulations only; real devices can send the other kinds.",
 );
 const FINETUNE: Head = head(
     "finetune",

@@ -76,7 +76,7 @@ impl Section for Participants {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        let kind = key("kind", "\"poisson\"", "");
+        let kind = key("kind", "\"poisson\"", "how the users of a round are chosen");
         visit.choose(&kind, self, Usual::None);
         visit.need(&key("population", "1_000_000", "N: number of users"), &mut self.population);
         let cohort = key("cohort", "500", "users per round: expected, exact, or the report goal");

@@ -212,7 +212,7 @@ impl Section for Privacy {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        visit.choose(&key("mechanism", "\"gaussian\"", ""), self, Usual::None);
+        visit.choose(&key("mechanism", "\"gaussian\"", "kind of noise"), self, Usual::None);
         let z = key("noise_multiplier", "1.0", "z: standard deviation of the noise over the sensitivity");
         let delta = key("delta", "1e-7", "delta of the guarantee; well below 1/population");
         let delta = delta.because("a guarantee needs a delta, well below 1/population");

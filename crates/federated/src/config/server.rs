@@ -55,7 +55,7 @@ impl Section for Server {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        visit.choose(&key("optimizer", "\"sgd\"", ""), self, Usual::None);
+        visit.choose(&key("optimizer", "\"sgd\"", "how the average becomes a step"), self, Usual::None);
         visit.need(&key("learning_rate", "1.0", "eta_s: learning rate of the server"), &mut self.learning_rate);
         let tau_key = key("tau", "0.001", "smaller values adapt more to each coordinate");
         match &mut self.optimizer {

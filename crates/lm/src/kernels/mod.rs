@@ -1,10 +1,11 @@
-//! Portable vector code: matrix products, exponentials, the elementwise parts of cells.
+//! Portable vector code: matrix products, exponentials, the elementwise parts of cells, comparisons.
 //!
 //! Every kernel is generic over [`pulp::Simd`] and runs on the path that [`KernelPath`] names. A path gives the same bits
 //! every time; different paths differ in the last digits, since their vectors are summed in another order.
 
 pub(crate) mod activation;
 pub(crate) mod cell;
+pub(crate) mod compare;
 pub(crate) mod gru;
 pub(crate) mod matrix;
 pub mod peak;
