@@ -10,21 +10,21 @@ use crate::{engines, kernels, threads};
 pub(crate) struct GpuArgs {
     #[command(flatten)]
     of: UserArgs,
-    /// Users per round.
+    /// Users per round
     #[arg(long, default_value_t = 100)]
     users: usize,
-    /// Number of rounds; the median is reported.
+    /// Number of rounds; the median is reported
     #[arg(long, default_value_t = 10)]
     rounds: usize,
     #[arg(long, default_value = "f16", help = format!("Precision of matrix products: {}", engines::precisions(&cuda::CUDA)))]
     precision: String,
-    /// Number of threads that prepare text [default: one per core].
+    /// Number of threads that prepare text [default: one per core]
     #[arg(long, value_parser = threads::number)]
     threads: Option<usize>,
-    /// Number of users whose updates are compared with the CPU's.
+    /// Number of users whose updates are compared with the CPU's
     #[arg(long, default_value_t = 4)]
     compared: usize,
-    /// Print JSON.
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -57,14 +57,14 @@ pub(crate) fn run(args: &GpuArgs) -> anyhow::Result<()> {
         "ms per evaluation {:.2} of {} tokens, on threads {:.0}",
         evaluation.ms_per_evaluation, evaluation.evaluated_tokens, evaluation.ms_per_evaluation_on_threads
     );
-    println!("share of copying  {:.0} % of {:.2} TB/s", 100.0 * took.share_of_copy_peak, took.copy_peak_tb_per_s);
+    println!("memory bandwidth  {:.0} % of {:.2} TB/s", 100.0 * took.share_of_copy_peak, took.copy_peak_tb_per_s);
     println!(
-        "of multiplying    {:.0} % of {:.0} TFLOP/s",
+        "compute           {:.0} % of {:.0} TFLOP/s",
         100.0 * took.share_of_multiply_peak,
         took.multiply_peak_tflops
     );
     if let Some(off) = took.largest_relative_difference {
-        println!("from the threads  {off:.1e} at most, relative to an update");
+        println!("differs from CPU  by {off:.1e} at most, relative to an update");
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use bench::local_training::LocalTraining;
 use clap::Args;
+use federated::numbers::counted;
 
 use super::UserArgs;
 use crate::{kernels, threads};
@@ -10,16 +11,16 @@ use crate::{kernels, threads};
 pub(crate) struct LocalTrainingArgs {
     #[command(flatten)]
     of: UserArgs,
-    /// Users per thread.
+    /// Users per thread
     #[arg(long, default_value_t = 10)]
     users: u32,
-    /// Number of threads, each with its own users.
+    /// Number of threads, each with its own users
     #[arg(long, default_value_t = 1, value_parser = threads::number)]
     threads: usize,
-    /// Factor for the initial weights: 30 saturates every gate, which must not take longer.
+    /// Factor for the initial weights: 30 saturates every gate, which must not take longer
     #[arg(long, default_value_t = 1.0)]
     scale: f32,
-    /// Print JSON.
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -41,7 +42,12 @@ pub(crate) fn run(args: &LocalTrainingArgs) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string(&answer)?);
         return Ok(());
     }
-    println!("model             {} ({} kernels, {} thread(s))", answer.model, answer.kernels.name(), answer.threads);
+    println!(
+        "model             {} ({} kernels, {})",
+        answer.model,
+        answer.kernels.name(),
+        counted(answer.threads as u64, "thread")
+    );
     println!("ms per user       {:.1} of CPU time  (best {:.1})", answer.ms_per_user, answer.ms_per_user_best);
     println!("GFLOP/s           {:.1}", answer.gflops);
     println!("share of the peak {:.0} % of {:.1} GFLOP/s", 100.0 * answer.peak_share, answer.peak_gflops);

@@ -43,22 +43,22 @@ pub(crate) enum Command {
 /// What one user of a measurement trains, and how.
 #[derive(Args)]
 struct UserArgs {
-    /// Model preset, such as mcmahan2018, gboard or so-nwp.
+    /// Model preset, such as mcmahan2018, gboard or so-nwp
     #[arg(long, default_value = "mcmahan2018")]
     model: String,
-    /// Vocabulary size, instead of the preset's.
+    /// Vocabulary size, instead of the preset's
     #[arg(long)]
     vocabulary: Option<usize>,
-    /// Tokens per user.
+    /// Tokens per user
     #[arg(long, default_value_t = 1600)]
     tokens: usize,
-    /// Sequences per batch.
+    /// Sequences per batch
     #[arg(long, default_value_t = 8)]
     batch: usize,
-    /// Tokens per sequence in a batch.
+    /// Tokens per sequence in a batch
     #[arg(long, default_value_t = 10)]
     unroll: usize,
-    /// Learning rate.
+    /// Learning rate
     #[arg(long, default_value_t = 0.5)]
     learning_rate: f32,
 }
