@@ -45,7 +45,7 @@ pub struct LearnerKind {
     pub small: &'static [&'static str],
 }
 
-/// All of them.
+/// All learners; the first is the default.
 pub static LEARNERS: &[LearnerKind] = &[
     LearnerKind { name: LANGUAGE, make: of_preset, small: &[] },
     LearnerKind {

@@ -388,7 +388,7 @@ impl<K: KeyShelf> StepKeys for SecretSteps<K> {
 }
 
 /// Keys that end with the process. No run keeps its keys here, since it could not continue after a crash; it is public because the examples of
-/// this crate's documentation release sums without files, and so does whoever only wants one release.
+/// this crate's documentation release sums without files, and so does a caller who only wants one release.
 #[derive(Debug, Clone)]
 pub struct MemoryShelf {
     keys: Vec<(StepAt, StepKey)>,

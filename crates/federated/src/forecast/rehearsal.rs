@@ -133,7 +133,7 @@ fn evaluation(
 }
 
 /// A fleet that trains a few users of each cohort, to see how long they take. It is not a fleet of the contract and not built on the
-/// simulated one: whoever is not there is replaced by somebody else, nobody is named, and the first round is trained again and again
+/// simulated one: users who are not there are replaced by others, nobody is named, and the first round is trained again and again
 /// until there is something to measure. What comes out is thrown away.
 struct Few<'a> {
     plan: &'a Plan,

@@ -26,7 +26,7 @@ pub(super) const UNDECIDED: &str = "part-of-a-sweep";
 /// The file with the audit result of a run.
 pub const AUDIT_FILE: &str = "audit.json";
 
-/// What is in a folder; nothing where there is none.
+/// The entries of a folder; none if it does not exist.
 pub(super) fn list(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
     let all = || fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>();
     match all() {

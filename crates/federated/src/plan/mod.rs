@@ -143,7 +143,7 @@ impl Devices {
     }
 }
 
-/// Made-up users whose part in the model shows what it tells of users at least.
+/// Synthetic users whose part in the model shows what it tells of users at least.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CanaryPlan {
     /// The number of the first of them.
