@@ -39,10 +39,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{
-        Engine, EngineError, Hardware, Summed, Users, drawn,
+        Around, Engine, EngineError, Summed, Users, drawn,
         secure::{SecureTask, Secured},
     },
-    plan::Plan,
+    plan::{CanaryPlan, Plan},
     population::Population,
 };
 
@@ -55,31 +55,23 @@ pub const SLACKS: [f64; 3] = [0.75, 0.5, 0.25];
 
 /// The canaries of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Canaries {
-    first: u64,
-    end: u64,
-    seed: u64,
-    confidence: f64,
-}
+pub struct Canaries(CanaryPlan);
 
 impl Canaries {
     /// The canaries of a plan, if it has any: the last of its declared users.
     #[must_use]
     pub fn of(plan: &Plan) -> Option<Self> {
-        let audit = plan.config.audit.as_ref()?;
-        let end = plan.config.participation.population;
-        let first = end.saturating_sub(audit.canaries);
-        Some(Self { first, end, seed: plan.config.seed, confidence: audit.confidence })
+        plan.canaries.map(Self)
     }
 
     /// Their numbers among the users.
     #[must_use]
     pub const fn numbers(&self) -> Range<u64> {
-        self.first..self.end
+        self.0.first..self.0.end
     }
 
     fn words(&self, position: &[u64]) -> RandomWords {
-        NoiseSource::from(SimulationKey::new(self.seed)).stream(Purpose::Canaries, position).chunk(0)
+        NoiseSource::from(SimulationKey::new(self.0.seed)).stream(Purpose::Canaries, position).chunk(0)
     }
 
     /// The coin of a canary: whether it takes part.
@@ -204,7 +196,17 @@ impl<'a> Planted<'a> {
     }
 }
 
-impl Engine for Planted<'_> {
+impl<'a> Around for Planted<'a> {
+    type Inner = dyn Engine + 'a;
+
+    fn inner(&self) -> &(dyn Engine + 'a) {
+        &*self.engine
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Engine + 'a) {
+        &mut *self.engine
+    }
+
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
         let planted = self.canaries.numbers();
         let (canaries, people): (Vec<u64>, Vec<u64>) =
@@ -221,25 +223,9 @@ impl Engine for Planted<'_> {
         Ok(summed)
     }
 
-    fn foresees(&self) -> bool {
-        self.engine.foresees()
-    }
-
     fn foresee(&mut self, numbers: &[u64]) {
         let people: Vec<u64> = numbers.iter().copied().filter(|n| !self.canaries.numbers().contains(n)).collect();
         self.engine.foresee(&people);
-    }
-
-    fn works_elsewhere(&self) -> bool {
-        self.engine.works_elsewhere()
-    }
-
-    fn chunk(&self) -> Option<std::num::NonZeroUsize> {
-        self.engine.chunk()
-    }
-
-    fn hardware(&self) -> Option<Hardware> {
-        self.engine.hardware()
     }
 
     /// Canaries send no masked vectors: they are planted in sums in the clear, and [`Engine::each`] gives nobody's part by itself.
@@ -365,7 +351,7 @@ impl Shown {
         ledger: &Ledger<S>,
     ) -> Result<Self, AuditError> {
         let recorded = Recorded::of(ledger);
-        let (delta, confidence) = (ledger.plan().delta, canaries.confidence);
+        let (delta, confidence) = (ledger.plan().delta, canaries.0.confidence);
         let at = |delta: Delta| OneRun::of(scored, delta, confidence);
         let shown = at(delta)?;
         let is_noised = recorded.epsilon(1.0, delta).is_finite();

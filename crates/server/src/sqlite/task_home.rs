@@ -174,20 +174,6 @@ impl TaskHome {
         self.database.look(|t| published(t, self.run))
     }
 
-    /// The last release of the ledger: its entry, its stream, and its step in that.
-    ///
-    /// # Errors
-    /// When that cannot be read.
-    pub fn last_release(&self) -> Result<Option<(u64, String, u64)>, DatabaseError> {
-        self.database.look(|t| {
-            let mut query = t.prepare_cached(
-                "SELECT number, stream, step FROM runs JOIN entries ON run = runs.id AND number = released
-                 WHERE runs.id = ?1",
-            )?;
-            Ok(query.query_row([self.run], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?)
-        })
-    }
-
     /// The files of the run's model, once it has one ([`Home::write_model`]).
     ///
     /// # Errors

@@ -193,12 +193,7 @@ fn looked_at(path: &Path) -> Option<()> {
     _ = (database.open_attempt(&TASK).ok()?, database.blob(&[9; 32]).ok()?);
     let home = TaskHome::read(Arc::clone(&database), "words").ok()?;
     let (note, published) = (home.note().ok()?, home.published_model().ok()?);
-    _ = (
-        home.last_release().ok()?,
-        home.model().ok()?,
-        home.paper(Paper::Settings).ok()?,
-        home.lines(Log::Metrics).ok()?,
-    );
+    _ = (home.model().ok()?, home.paper(Paper::Settings).ok()?, home.lines(Log::Metrics).ok()?);
     for round in home.states().ok()? {
         std::io::copy(&mut home.read_state(round).ok()?, &mut std::io::sink()).ok()?;
     }

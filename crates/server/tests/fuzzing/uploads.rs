@@ -13,11 +13,12 @@ use federated::{
     protocol::{
         admission::Anybody,
         coordinator::{Asking, Coordinator},
-        desk::{Aggregation, Closed, Opening, Windows},
+        desk::{Aggregation, Closed, Opening},
         limits::ParticipationLimits,
         pace::Pace,
         store::{AttemptAt, MemoryStore, Store, Write},
         ticket::RoundKey,
+        windows::Windows,
     },
 };
 use keyhush_server::{
