@@ -22,13 +22,13 @@ impl std::fmt::Debug for UnsentFile {
 }
 
 impl UnsentFile {
-    /// What is in a store, kept for so many days; what is older goes before this returns.
+    /// What is in a store, kept for so many days; what is older goes before this returns. Days are counted from 1970.
     ///
     /// # Errors
     /// When it cannot be read, or not be deleted.
-    pub fn open(store: impl Store + Send + 'static, days: u32) -> Result<Self, UnsentError> {
+    pub fn open(store: impl Store + Send + 'static, days: u32, today: u32) -> Result<Self, UnsentError> {
         let store: Box<dyn Store + Send> = Box::new(store);
-        Ok(Self(Arc::new(Mutex::new(Unsent::open(store, days, today())?))))
+        Ok(Self(Arc::new(Mutex::new(Unsent::open(store, days, today)?))))
     }
 
     /// Describes it for its owner; nothing where there is nothing.

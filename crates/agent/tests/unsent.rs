@@ -126,7 +126,7 @@ async fn what_is_not_sent_is_kept_in_a_file_of_the_owner_and_goes_with_the_text(
     let mut sizes = Vec::new();
     for step in 0..2 {
         // A new life of the device: what it keeps is in its file.
-        let unsent = UnsentFile::open(FileStore::lock(path.clone()).unwrap(), 30).unwrap();
+        let unsent = UnsentFile::open(FileStore::lock(path.clone()).unwrap(), 30, today()).unwrap();
         assert_eq!(unsent.page().is_some(), step > 0);
         let said = takes_part(folder.path(), &serving, typed(&serving, &Log::default()), unsent).await;
         assert!(matches!(said, Note::Thanked { .. }), "{said}");
@@ -140,10 +140,10 @@ async fn what_is_not_sent_is_kept_in_a_file_of_the_owner_and_goes_with_the_text(
     let before = fs::read(&path).unwrap();
     Unsent::forget(&mut FileStore::lock(path.clone()).unwrap()).unwrap();
     assert!(fs::metadata(&path).unwrap().len() < 100);
-    assert_eq!(UnsentFile::open(FileStore::lock(path.clone()).unwrap(), 30).unwrap().page(), None);
+    assert_eq!(UnsentFile::open(FileStore::lock(path.clone()).unwrap(), 30, today()).unwrap().page(), None);
     // After the last report that the plan allows there is no use for it.
     fs::write(&path, before).unwrap();
-    let unsent = UnsentFile::open(FileStore::lock(path.clone()).unwrap(), 30).unwrap();
+    let unsent = UnsentFile::open(FileStore::lock(path.clone()).unwrap(), 30, today()).unwrap();
     assert!(unsent.page().is_some());
     takes_part(folder.path(), &serving, typed(&serving, &Log::default()), unsent.clone()).await;
     assert_eq!((serving.reports(2), unsent.page()), (1, None));
@@ -158,7 +158,7 @@ async fn the_text_is_used_up_then_the_rest_is_saved_and_then_the_report_leaves()
         let (serving, log) = (Serving::of_few(3, 5), Log::default());
         let disk = Arc::new(Mutex::new(MemoryStore::default()));
         let noted = Noted { disk: disk.clone(), is_full, serving: serving.clone(), log: log.clone() };
-        let unsent = UnsentFile::open(noted, 30).unwrap();
+        let unsent = UnsentFile::open(noted, 30, today()).unwrap();
         let text = typed(&serving, &log);
         let said = takes_part(folder.path(), &serving, text.clone(), unsent).await;
         assert_eq!(*log.lock().unwrap(), [("text", 0), ("unsent", 0)], "before the first byte, in this order");
@@ -184,7 +184,7 @@ async fn with_no_days_nothing_is_kept() {
     let serving = Serving::of_few(3, 5);
     let disk = Arc::new(Mutex::new(MemoryStore::default()));
     let noted = Noted { disk: disk.clone(), is_full: true, serving: serving.clone(), log: Log::default() };
-    let unsent = UnsentFile::open(noted, 0).unwrap();
+    let unsent = UnsentFile::open(noted, 0, today()).unwrap();
     let said = takes_part(folder.path(), &serving, typed(&serving, &Log::default()), unsent).await;
     assert!(matches!(said, Note::Thanked { .. }) && disk.lock().unwrap().bytes.is_none(), "{said}");
 }

@@ -337,7 +337,7 @@ async fn run_one(
     let keep = Keep { bytes: args.text_bytes, days: args.text_days };
     let store = TextStore::in_file(&folder.join(TEXT), keep, today())?;
     let text = TakenIn::new(TextFolder::new(text), store).map_err(|error| refused(args, error))?;
-    let unsent = UnsentFile::open(FileStore::lock(folder.join(UNSENT))?, args.unsent_days)?;
+    let unsent = UnsentFile::open(FileStore::lock(folder.join(UNSENT))?, args.unsent_days, today())?;
     greet(args, &server, stop.clone()).await;
     let around = Surroundings {
         server,
@@ -382,7 +382,7 @@ fn page(args: &DeviceArgs) -> anyhow::Result<()> {
         println!("{}", text.page());
     }
     // Whatever its age: only a device that runs deletes.
-    if let Some(page) = UnsentFile::open(FileStore::lock(folder.join(UNSENT))?, u32::MAX)?.page() {
+    if let Some(page) = UnsentFile::open(FileStore::lock(folder.join(UNSENT))?, u32::MAX, today())?.page() {
         println!("{page}");
     }
     let rests: Vec<_> = guard.rests(Clocks::now_on().now()).collect();

@@ -120,7 +120,11 @@ impl<S: Store> Unsent<S> {
     /// # Errors
     /// When that cannot be saved.
     pub fn let_go_of_old(&mut self, today: u32) -> Result<(), UnsentError> {
-        self.replace(self.kept.clone(), self.not_before_the_last(today))
+        let today = self.not_before_the_last(today);
+        match self.kept.iter().any(|kept| self.is_too_old(kept, today)) {
+            true => self.replace(self.kept.clone(), today),
+            false => Ok(()),
+        }
     }
 
     /// Deletes everything, also what training came to and has not left.
@@ -166,12 +170,16 @@ impl<S: Store> Unsent<S> {
     }
 
     fn replace(&mut self, mut kept: Vec<Kept>, today: u32) -> Result<(), UnsentError> {
-        kept.retain(|kept| today.saturating_sub(kept.since) < self.days);
+        kept.retain(|kept| !self.is_too_old(kept, today));
         if kept != self.kept {
             self.store.save(&encode(&kept))?;
             self.kept = kept;
         }
         Ok(())
+    }
+
+    const fn is_too_old(&self, kept: &Kept, today: u32) -> bool {
+        today.saturating_sub(kept.since) >= self.days
     }
 
     /// A clock that is set back keeps nothing longer.
