@@ -415,12 +415,12 @@ impl Shown {
         let Self { epsilon_lower, epsilon_lower_any, delta, confidence, .. } = self;
         let confidence = 100.0 * confidence;
         let assumption = match self.epsilon_formal.is_finite() {
-            true => "only the scale of the noise may differ from the ledger",
+            true => "the run differs from its ledger in the scale of the noise at most",
             false => "the run is a single Gaussian release",
         };
         let nothing = match epsilon_lower.max(*epsilon_lower_any) > 0.0 {
             true => "",
-            false => " A bound of 0 shows nothing in either direction; with more canaries it would show more.",
+            false => " A bound of 0 says nothing; use more canaries.",
         };
         format!(
             "With {confidence} % confidence, epsilon at delta {delta:e} is at least {epsilon_lower:.2} if {assumption}, and at least \
