@@ -22,13 +22,13 @@ impl std::fmt::Debug for UnsentFile {
 }
 
 impl UnsentFile {
-    /// What is in a store, within these limits; what is older goes before this returns.
+    /// What is in a store, within these limits; what is older goes before this returns. Days are counted from 1970.
     ///
     /// # Errors
     /// When it cannot be read, or not be deleted.
-    pub fn open(store: impl Store + Send + 'static, keep: Keep) -> Result<Self, UnsentError> {
+    pub fn open(store: impl Store + Send + 'static, keep: Keep, today: u32) -> Result<Self, UnsentError> {
         let store: Box<dyn Store + Send> = Box::new(store);
-        Ok(Self(Arc::new(Mutex::new(Unsent::open(store, keep, today())?))))
+        Ok(Self(Arc::new(Mutex::new(Unsent::open(store, keep, today)?))))
     }
 
     /// Describes it for its owner; nothing where there is nothing.

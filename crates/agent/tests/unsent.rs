@@ -132,7 +132,7 @@ async fn what_is_not_sent_is_kept_in_a_file_of_the_owner_and_goes_with_the_text(
     let mut sizes = Vec::new();
     for step in 0..2 {
         // A new life of the device: what it keeps is in its file.
-        let unsent = UnsentFile::open(FileStore::lock(path.clone()).unwrap(), KEEP).unwrap();
+        let unsent = UnsentFile::open(FileStore::lock(path.clone()).unwrap(), KEEP, today()).unwrap();
         assert_eq!(unsent.page().is_some(), step > 0);
         let said = takes_part(folder.path(), &serving, typed(&serving, &Log::default()), unsent).await;
         assert!(matches!(said, Note::Thanked { .. }), "{said}");
@@ -146,10 +146,10 @@ async fn what_is_not_sent_is_kept_in_a_file_of_the_owner_and_goes_with_the_text(
     let before = fs::read(&path).unwrap();
     Unsent::forget(&mut FileStore::lock(path.clone()).unwrap()).unwrap();
     assert!(fs::metadata(&path).unwrap().len() < 100);
-    assert_eq!(UnsentFile::open(FileStore::lock(path.clone()).unwrap(), KEEP).unwrap().page(), None);
+    assert_eq!(UnsentFile::open(FileStore::lock(path.clone()).unwrap(), KEEP, today()).unwrap().page(), None);
     // After the last report that the plan allows there is no use for it.
     fs::write(&path, before).unwrap();
-    let unsent = UnsentFile::open(FileStore::lock(path.clone()).unwrap(), KEEP).unwrap();
+    let unsent = UnsentFile::open(FileStore::lock(path.clone()).unwrap(), KEEP, today()).unwrap();
     assert!(unsent.page().is_some());
     takes_part(folder.path(), &serving, typed(&serving, &Log::default()), unsent.clone()).await;
     assert_eq!((serving.reports(2), unsent.page()), (1, None));
@@ -165,7 +165,7 @@ async fn the_text_is_used_up_then_the_rest_is_saved_and_then_the_report_leaves()
         let disk = Arc::new(Mutex::new(MemoryStore::default()));
         let noted =
             Noted { disk: disk.clone(), is_full: Arc::new(is_full.into()), serving: serving.clone(), log: log.clone() };
-        let unsent = UnsentFile::open(noted, KEEP).unwrap();
+        let unsent = UnsentFile::open(noted, KEEP, today()).unwrap();
         let text = typed(&serving, &log);
         let said = takes_part(folder.path(), &serving, text.clone(), unsent).await;
         assert_eq!(*log.lock().unwrap(), [("text", 0), ("unsent", 0)], "before the first byte, in this order");
@@ -191,7 +191,7 @@ async fn a_full_disk_costs_the_text_of_one_round_and_no_more() {
     let (serving, log) = (Serving::of_few(3, 5), Log::default());
     let (disk, is_full) = (Arc::new(Mutex::new(MemoryStore::default())), Arc::new(AtomicBool::new(true)));
     let noted = Noted { disk, is_full: is_full.clone(), serving: serving.clone(), log: log.clone() };
-    let unsent = UnsentFile::open(noted, KEEP).unwrap();
+    let unsent = UnsentFile::open(noted, KEEP, today()).unwrap();
     takes_part(folder.path(), &serving, typed(&serving, &log), unsent.clone()).await;
     assert_eq!(*log.lock().unwrap(), [("text", 0), ("unsent", 0)], "nobody knew before");
     serving.next_step();
@@ -213,7 +213,7 @@ async fn a_full_disk_costs_the_text_of_one_round_and_no_more() {
 async fn a_ready_made_report_has_as_many_coordinates_as_its_round() {
     let serving = Serving::of_few(3, 9);
     let (trainers, text) = (Trainers::new(1, Learning::Ready), typed(&serving, &Log::default()));
-    let unsent = UnsentFile::open(MemoryStore::default(), KEEP).unwrap();
+    let unsent = UnsentFile::open(MemoryStore::default(), KEEP, today()).unwrap();
     for count in [9, 4, 4, 9] {
         let work = serving.work(count);
         let made = trainers.train(Box::new(work.clone()), text.clone(), unsent.clone()).await.unwrap();
@@ -229,7 +229,7 @@ async fn with_no_days_nothing_is_kept() {
     let disk = Arc::new(Mutex::new(MemoryStore::default()));
     let noted =
         Noted { disk: disk.clone(), is_full: Arc::new(true.into()), serving: serving.clone(), log: Log::default() };
-    let unsent = UnsentFile::open(noted, unsent::Keep { days: 0, ..KEEP }).unwrap();
+    let unsent = UnsentFile::open(noted, unsent::Keep { days: 0, ..KEEP }, today()).unwrap();
     let said = takes_part(folder.path(), &serving, typed(&serving, &Log::default()), unsent).await;
     assert!(matches!(said, Note::Thanked { .. }) && disk.lock().unwrap().bytes.is_none(), "{said}");
 }

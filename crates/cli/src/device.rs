@@ -338,7 +338,7 @@ async fn run_one(
     let keep = Keep { bytes: args.text_bytes, days: args.text_days };
     let store = TextStore::in_file(&folder.join(TEXT), keep, today())?;
     let text = TakenIn::new(TextFolder::new(text), store).map_err(|error| refused(args, error))?;
-    let unsent = UnsentFile::open(FileStore::lock(folder.join(UNSENT))?, unsent_keep)?;
+    let unsent = UnsentFile::open(FileStore::lock(folder.join(UNSENT))?, unsent_keep, today())?;
     greet(args, &server, stop.clone()).await;
     let around = Surroundings {
         server,
@@ -384,7 +384,7 @@ fn page(args: &DeviceArgs) -> anyhow::Result<()> {
     }
     // Whatever its age: only a device that runs deletes.
     let keep = unsent::Keep { days: u32::MAX, bytes: u64::MAX };
-    if let Some(page) = UnsentFile::open(FileStore::lock(folder.join(UNSENT))?, keep)?.page() {
+    if let Some(page) = UnsentFile::open(FileStore::lock(folder.join(UNSENT))?, keep, today())?.page() {
         println!("{page}");
     }
     let rests: Vec<_> = guard.rests(Clocks::now_on().now()).collect();

@@ -17,7 +17,7 @@ use agent::{
     http::{Server, Trust},
     identity::fresh_key,
     one::{Clocks, Surroundings, act},
-    text::Synthetic,
+    text::{Synthetic, today},
     training::{Learning, Trainers},
     unsent::UnsentFile,
 };
@@ -55,7 +55,7 @@ impl Device {
             trainers: Arc::new(Trainers::new(1, Learning::Train)),
             content: None,
             text: Arc::new(Synthetic { crowd, user }),
-            unsent: UnsentFile::open(MemoryStore::default(), Keep::default()).unwrap(),
+            unsent: UnsentFile::open(MemoryStore::default(), Keep::default(), today()).unwrap(),
             eligibility: Arc::new(Always),
             patience: Duration::from_secs(20),
         };

@@ -78,6 +78,12 @@ impl Kit {
         Self { format: FORMAT, keep, next: 0, learned: 0, posts: Vec::new(), taken: BTreeMap::new() }
     }
 
+    /// Whether each post has a number of its own, in their order, and more can be added for ever.
+    fn is_numbered(&self) -> bool {
+        let ids = || self.posts.iter().map(|post| post.id).chain([self.next]);
+        ids().is_sorted_by(|before, after| before < after) && self.next.max(self.learned) < u64::MAX / 2
+    }
+
     fn bytes(&self) -> usize {
         self.posts.iter().map(|post| post.text.len()).sum()
     }
@@ -379,7 +385,11 @@ fn load(store: &mut impl Store, today: u32) -> Result<Option<Kit>, AgentError> {
             return Err(wrong(problem));
         }
     };
-    read.map(Some).map_err(|e| wrong(e.to_string()))
+    let kit = read.map_err(|e| wrong(e.to_string()))?;
+    if !kit.is_numbered() {
+        return Err(wrong("its posts are not numbered as this program does".to_owned()));
+    }
+    Ok(Some(kit))
 }
 
 fn at(path: &Path, error: AgentError) -> AgentError {
