@@ -126,9 +126,6 @@ fn carry_out(args: &RunArgs) -> anyhow::Result<()> {
         let why = "only computes and does not train, so --store, --seeds and --set cannot be used with it";
         return Err(BadInput::Refused(format!("{} {why}", args.name)).into());
     }
-    if experiment.kind == Kind::FineTuning && args.seeds.is_some() {
-        return Err(BadInput::Refused(format!("{} has one run of each variant, without --seeds", args.name)).into());
-    }
     if experiment.kind == Kind::FineTuning && args.store.is_some() && args.texts.is_none() {
         let why = "with --store, is measured on two test sets that are given: name their folder with --texts";
         return Err(BadInput::Refused(format!("{}, {why}", args.name)).into());
