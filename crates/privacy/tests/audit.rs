@@ -231,10 +231,11 @@ fn how_often_planted_bugs_are_caught() {
     let guarantee = TradeOff::of_event(&sampled_run(), AccountantKind::Best, 1).unwrap();
     let sampling = |sampled, seed| audited(&in_all_rounds(sampled, 1000 * (seed + 1))).refutes(&guarantee).unwrap();
     type Catch<'a> = (&'a str, u64, &'a dyn Fn(u64) -> bool);
-    let bugs: [Catch<'_>; 6] = [
+    let bugs: [Catch<'_>; 7] = [
         ("noise at half scale", 19, &|seed| catches_half_the_noise(100 + seed)),
         ("weights", SEEDS, &|seed| catches_weights(100 + seed)),
-        ("clip skipped, epsilon 2", SEEDS, &|seed| catches_a_skipped_clip(100 + seed, 20_000, FORMAL)),
+        ("clip skipped, epsilon 2", 12, &|seed| catches_a_skipped_clip(100 + seed, 20_000, FORMAL)),
+        ("clip skipped, epsilon 2, 40,000 canaries", 19, &|seed| catches_a_skipped_clip(100 + seed, 40_000, FORMAL)),
         ("clip skipped, epsilon 1", SEEDS, &|seed| catches_a_skipped_clip(100 + seed, 10_000, 1.0)),
         ("sampling not done", SEEDS, &|seed| sampling(false, seed)),
         ("no bug, but sampling", 0, &|seed| sampling(true, seed)),
