@@ -163,7 +163,7 @@
     const chosen = new Set(selected());
     at("runs").data = {
       columns: columns(list), rows: list, sort: view.sort, named: 1, selected: (run) => chosen.has(run.id),
-      caption: list.length ? null : runs.size ? "No run fits this search." : "No runs yet: they appear here as soon as one starts.",
+      caption: list.length ? null : runs.size ? "No run matches this search." : "No runs yet: they appear here as soon as one starts.",
     };
   };
 
@@ -239,7 +239,7 @@
         if (!lines.length) continue;
         if (lines.every(constant)) { constants.push([chart, lines]); continue; }
         const epsilons = view.x === "epsilon" && group === "quality";
-        const xLabel = epsilons ? (meanings.size === 1 ? [...meanings][0] : "epsilon, with a meaning that differs between runs") : "rounds";
+        const xLabel = epsilons ? (meanings.size === 1 ? [...meanings][0] : "epsilon (its meaning differs between runs)") : "rounds";
         const place = places.get(chart.key) || el("kh-chart", { "data-chart": chart.key });
         places.set(chart.key, place);
         // What is projected to a larger cohort is some powers of ten below.
@@ -428,7 +428,7 @@
         at("live").textContent = SAID[state](made);
       },
       onRuns: (told) => {
-        // A server that was started again counts its versions anew: what is shown stays until it is read again.
+        // A server that was started again counts its versions from 0: what is shown stays until it is read again.
         if (told.reset) { runs.clear(); details.forEach((known) => { known.version = null; }); }
         if (told.charts) charts = told.charts;
         told.runs.forEach((run) => runs.set(run.id, run));

@@ -90,7 +90,7 @@
       }
       this.#values(null);
       this.#table();
-      this.#parts.plot.setAttribute("aria-label", `${data.title} over ${data.xLabel}. ${this.#spoken(null)}. Arrow keys read its points.`);
+      this.#parts.plot.setAttribute("aria-label", `${data.title} over ${data.xLabel}. ${this.#spoken(null)}. Use the arrow keys to read its points.`);
     }
 
     /** All lines over one axis. What is missing in a run stays a gap; what only another run has is none. */

@@ -62,7 +62,7 @@
     region.textContent = words;
   };
 
-  /** Draws something anew and gives the focus back to the control that had it, by its `data-key`. */
+  /** Draws something again and gives the focus back to the control that had it, by its `data-key`. */
   Keyhush.keepingFocus = (root, draw) => {
     const key = root.contains(document.activeElement) ? document.activeElement.dataset.key : null;
     draw();

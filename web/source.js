@@ -1,4 +1,4 @@
-// Where a page has its data from: a server, over one small API and server-sent events, or a copy that lies beside the page.
+// Where a page has its data from: a server, over one small API and server-sent events, or a copy that is next to the page.
 //
 // GET api/events   "runs": { version, reset, ids, runs, charts }, first all of them, then those that changed; `ids` are all there are
 // GET api/runs     the same at once
@@ -14,7 +14,7 @@
     return { detail: async (id) => details[id] };
   };
 
-  /** A server. It is asked again for as long as it takes: a page that was left open goes on when the server is back. */
+  /** A server. It is asked again for as long as it takes: a page that was left open continues when the server is back. */
   const live = ({ onRuns, onState }) => {
     const listen = () => {
       const events = new EventSource("api/events");

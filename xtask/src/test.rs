@@ -17,10 +17,11 @@ use crate::portable;
 use crate::slowest;
 use crate::step::{Step, Work, cargo};
 
-/// `cc` links every binary; `git` lists the files that the tidy test reads; `strace` kills the process that writes a
+/// `cc` links every binary; `c++` runs kernels for cards on the host; `git` lists the files that the tidy test reads; `strace` kills the process that writes a
 /// ledger at each of its syncs; `chromium` opens the pages. `mpicc` and libclang build the MPI fleet, `mpirun` runs it.
 const NEEDED: &[Needed] = &[
     Needed::command("cc", &["gcc", "libc6-dev"]),
+    Needed::command("c++", &["g++"]),
     Needed::command("git", &["git"]),
     Needed::command("strace", &["strace"]),
     Needed::command("chromium", &["chromium"]),

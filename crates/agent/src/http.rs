@@ -62,13 +62,13 @@ pub enum Trust {
 /// Why there is no answer.
 #[derive(Debug, Error)]
 pub enum HttpError {
-    /// Nobody there.
+    /// The connection could not be opened.
     #[error("cannot connect: {0}")]
     Connect(String),
     /// It took too long.
     #[error("no answer in time")]
     TimedOut,
-    /// It broke off.
+    /// The connection was lost during a request.
     #[error("the connection broke: {0}")]
     Broken(String),
     /// An answer that is none of this protocol.

@@ -367,13 +367,13 @@ fn started(settings: &Settings, [guard, diary]: &[Disk; 2]) -> Result<Participan
 /// What becomes of a device before it does the next thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It does it.
+    /// The device carries out the step.
     Acts,
     /// Its owner takes it up.
     Leaves,
     /// The network is away.
     Loses,
-    /// It crashes.
+    /// The simulated device crashes before the step.
     Crashes,
 }
 

@@ -52,7 +52,7 @@ impl Clocks {
         Self { off_by_s: seconds, ..self }
     }
 
-    /// The time.
+    /// The current time by the device's clocks.
     #[must_use]
     pub fn now(&self) -> Now {
         let up_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -145,9 +145,9 @@ pub(crate) fn next<S: Store>(
 }
 
 fn keep_what_is_to_be_kept(around: &Surroundings, step: u64) -> Result<(), String> {
-    around.text.used().map_err(|why| format!("the text that it was made of cannot be marked as used: {why}"))?;
+    around.text.used().map_err(|why| format!("the text it was computed from cannot be marked as used: {why}"))?;
     let kept = around.unsent.left(step);
-    kept.map_err(|why| format!("what it does not send cannot be kept for later rounds: {why}"))
+    kept.map_err(|why| format!("the part of the update that is not sent cannot be stored: {why}"))
 }
 
 /// Whether the device may take part now; the host may take a moment to say so.

@@ -105,11 +105,13 @@ pub struct GpuTook {
     pub share_of_copy_peak: f64,
     /// Of what it multiplies at its best, with such operands.
     pub share_of_multiply_peak: f64,
-    /// What it copies at its best, in terabytes a second, read and written.
+    /// What it copies at its best, in terabytes per second, read and written.
     pub copy_peak_tb_per_s: f64,
-    /// What it multiplies at its best with such operands, in teraflops a second.
+    /// What it multiplies at its best with such operands, in teraflops per second.
     pub multiply_peak_tflops: f64,
-    /// The largest relative difference of an update against the threads engine; none where none was compared.
+    /// Users whose update was compared with that of the threads engine.
+    pub compared_users: usize,
+    /// The largest relative difference of their updates against the threads engine; none where none was compared.
     pub largest_relative_difference: Option<f64>,
     /// What an evaluation takes.
     #[serde(flatten)]
@@ -240,7 +242,7 @@ impl Gpu {
         })
     }
 
-    /// The largest relative difference of the first users' updates.
+    /// How many of the first users' updates were compared, and their largest relative difference.
     fn compare(
         &self,
         engine: &mut CardEngine<'_>,
@@ -248,7 +250,7 @@ impl Gpu {
         task: &Task<'_>,
         users: &Users<'_>,
         kernels: KernelPath,
-    ) -> Result<Option<f64>, BenchError> {
+    ) -> Result<(usize, Option<f64>), BenchError> {
         let numbers = &users.numbers[..self.compared.min(users.numbers.len())];
         let found = engine.differences(task, &Users { numbers, ..*users }).map_err(BenchError::failed)?;
         let mut trainer = LocalTrainer::new(learner, self.local(), kernels).map_err(BenchError::failed)?;
@@ -261,7 +263,7 @@ impl Gpu {
             let off = relative_difference(&want.difference, &got);
             worst = Some(worse(worst, off));
         }
-        Ok(worst)
+        Ok((numbers.len(), worst))
     }
 
     #[allow(clippy::too_many_arguments, reason = "the one place where all that was measured comes together")]
@@ -273,7 +275,7 @@ impl Gpu {
         chunk: usize,
         peaks: Peaks,
         mut times: Vec<(f64, f64)>,
-        largest_relative_difference: Option<f64>,
+        (compared_users, largest_relative_difference): (usize, Option<f64>),
         evaluation: EvaluationTook,
     ) -> GpuTook {
         times.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
@@ -301,6 +303,7 @@ impl Gpu {
             share_of_multiply_peak: operations / card_s / multiply,
             copy_peak_tb_per_s: peaks.copy_bytes_per_s * 1e-12,
             multiply_peak_tflops: multiply * 1e-12,
+            compared_users,
             largest_relative_difference,
             evaluation,
         }
@@ -364,6 +367,7 @@ mod tests {
             share_of_multiply_peak: 0.25,
             copy_peak_tb_per_s: 4.0,
             multiply_peak_tflops: 400.0,
+            compared_users: 4,
             largest_relative_difference: Some(1e-5),
             evaluation,
         };
@@ -377,6 +381,7 @@ mod tests {
             ("share_of_multiply_peak", 0.25),
             ("copy_peak_tb_per_s", 4.0),
             ("multiply_peak_tflops", 400.0),
+            ("compared_users", 4.0),
             ("largest_relative_difference", 1e-5),
             ("ms_per_evaluation", 2.0),
         ];

@@ -68,7 +68,7 @@ pub struct LocalTrainingTook {
     pub peak_gflops: f64,
     /// The fastest user's share of it.
     pub peak_share: f64,
-    /// On a thread.
+    /// Tokens per second on one thread.
     pub tokens_per_s: f64,
     /// The loss of the last user.
     pub last_loss: f64,
@@ -142,7 +142,7 @@ impl LocalTraining {
 struct User {
     /// CPU time.
     ms: f64,
-    /// Of the last step.
+    /// Loss of the last step.
     loss: f32,
     /// What the core reached just after.
     peak_gflops: f64,

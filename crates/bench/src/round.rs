@@ -74,7 +74,7 @@ pub struct RoundsTook {
     pub threads: Threads,
 }
 
-/// Seconds a round: CPU time of what users do, time by the wall of what one thread does alone, waiting for the disk included.
+/// Seconds per round: CPU time of what users do, time by the wall of what one thread does alone, waiting for the disk included.
 #[derive(Debug, Clone, Serialize)]
 pub struct Parts {
     /// Drawing users.

@@ -50,7 +50,8 @@ async fn answer(State(board): State<Board>, request: Request) -> Response {
         return plain(StatusCode::MISDIRECTED_REQUEST, OTHER_NAME);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "nothing can be changed here: only GET is answered\n");
+        let mut refused =
+            plain(StatusCode::METHOD_NOT_ALLOWED, "this board is read-only: only GET requests are answered\n");
         refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refused;
     }

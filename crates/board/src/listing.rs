@@ -13,7 +13,7 @@ use tokio::sync::watch;
 pub enum State {
     /// A process holds it, or its files changed recently.
     Running,
-    /// It has finished.
+    /// The run has finished.
     Finished,
     /// It has not finished, and nothing changes: it was interrupted or killed.
     Stopped,
@@ -80,7 +80,7 @@ impl Listing {
         self.runs.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()

@@ -19,8 +19,8 @@ use privacy::Delta;
 use crate::{failure::BadInput, kernels, model_folder};
 
 const AFTER: &str = "\
-The new model learns the average prediction of the runs' models (Popov et al. 2018, equation 4). No text of users is read again, so its \
-privacy cost is that of all the runs together, even if nobody took part in more than one, since no ledger shows that. A training run cannot \
+The new model learns the average prediction of the runs' models (Popov et al. 2018, equation 4). No text of users is read again. Its \
+privacy cost is that of all the runs together, even if nobody took part in two of them, because ledgers cannot show that. A training run cannot \
 start from it, because it could not account for the cost of all of them.
 
 Examples:
@@ -108,7 +108,7 @@ impl DistilArgs {
         // Beside the ledger of a run, the model would be taken for that run's.
         let of_run = self.out.ancestors().take(2).any(|folder| folder.join(LEDGER_FILE).is_file());
         if of_run {
-            return Err(BadInput::wrong("out", "is in the folder of a run, whose ledger is not that of the new model"));
+            return Err(BadInput::wrong("out", "is in the folder of a run; choose a folder outside it"));
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use federated::{
         },
         registry::METRICS,
     },
+    numbers::counted,
     test_sets::{self, Measured},
 };
 use indicatif::ProgressBar;
@@ -197,8 +198,14 @@ fn rows(metrics: &Metrics) -> Vec<(&'static str, String)> {
         format!("top 1 {}, top 3 {}, top 5 {}", percent(one), percent(three), percent(five))
     };
     let Metrics { tokens, words, unknown, impossible, .. } = metrics;
-    let mut rows =
-        vec![("tokens", format!("{tokens}: {words} words, of which {unknown} unknown, and {} ends", tokens - words))];
+    let mut rows = vec![(
+        "tokens",
+        format!(
+            "{tokens}: {} ({unknown} unknown) and {} of text",
+            counted(*words, "word"),
+            counted(tokens - words, "end")
+        ),
+    )];
     let mut push = |name, value: Option<String>| rows.extend(value.map(|value| (name, value)));
     push("accuracy", metrics.accuracy.map(tops));
     push("  without EOS", metrics.accuracy_without_eos.map(tops));
@@ -220,7 +227,7 @@ fn histograms(metrics: &Metrics, out: &mut impl Write) -> std::io::Result<()> {
     let Some(heads) = metrics.headedness else { return Ok(()) };
     writeln!(
         out,
-        "  head words          tokens (%) with 0 to 10 of the first ten predictions among the most frequent"
+        "  head words          tokens (%) by how many of their ten best predictions, 0 to 10, are among the most frequent"
     )?;
     for (head, shares) in HEADS.iter().zip(heads) {
         let shares: String = shares.iter().map(|s| format!("{:>6.1}", 100.0 * s)).collect();

@@ -66,7 +66,7 @@ pub(crate) struct RunArgs {
     /// Train on the users of this store instead of synthetic users; results go to results-store
     #[arg(long, value_name = "STORE")]
     store: Option<PathBuf>,
-    /// Of experiments about forgetting, with --store: folder with general (a public model), general.txt (what it was trained on),
+    /// With --store, for experiments about forgetting: folder with general (a public model), general.txt (what it was trained on),
     /// standard.test.txt and users.test.jsonl
     #[arg(long, value_name = "DIR", requires = "store")]
     texts: Option<PathBuf>,
@@ -127,13 +127,11 @@ fn carry_out(args: &RunArgs) -> anyhow::Result<()> {
         return Err(BadInput::Refused(format!("{} {why}", args.name)).into());
     }
     if experiment.kind == Kind::FineTuning && args.store.is_some() && args.texts.is_none() {
-        let why = "with --store, is measured on two test sets that are given: name their folder with --texts";
-        return Err(BadInput::Refused(format!("{}, {why}", args.name)).into());
+        let why = "needs two test sets of your own with --store: give their folder with --texts";
+        return Err(BadInput::Refused(format!("{} {why}", args.name)).into());
     }
     if experiment.kind != Kind::FineTuning && args.texts.is_some() {
-        return Err(
-            BadInput::Refused(format!("{} is not about forgetting, and has no use for --texts", args.name)).into()
-        );
+        return Err(BadInput::Refused(format!("{} does not use --texts: it is not about forgetting", args.name)).into());
     }
     let findings = match experiment.kind {
         Kind::Training | Kind::FineTuning => train(args, &found, &experiment)?,

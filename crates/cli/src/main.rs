@@ -96,8 +96,8 @@ enum Command {
     Eval(eval::EvalArgs),
     /// Type and see a model's suggestions.
     ///
-    /// In a terminal, Tab accepts the first suggestion, Alt-1 to Alt-9 (or F1 to F9) accept theirs, Enter starts a new line, Esc
-    /// quits. Otherwise each line of standard input is the text typed so far, and is answered with one line of suggestions, separated
+    /// In a terminal, Tab accepts the first suggestion, Alt-1 to Alt-9 (or F1 to F9) accept the one with that number, Enter starts a new line, Esc
+    /// quits. Without a terminal, each line of standard input is the text typed so far and is answered with one line of suggestions, separated
     /// by tabs.
     Predict(predict::PredictArgs),
     /// Train an n-gram model on public text, the baseline of the papers.

@@ -154,9 +154,7 @@ fn end_in_time(stop: &'static Stop) -> anyhow::Result<()> {
             std::thread::sleep(Duration::from_millis(20));
         }
         std::thread::sleep(ENDS_IN);
-        eprintln!(
-            "stopped in the middle of a step, which will be repeated; nothing is lost\nresume with the same command"
-        );
+        eprintln!("stopped during a step, which will be repeated; nothing is lost\nresume with the same command");
         std::process::exit(i32::from(interrupt::EXIT_CODE));
     };
     std::thread::Builder::new().name("stop".to_owned()).spawn(watch)?;
@@ -341,7 +339,7 @@ fn say(happened: &Happened<'_>, quiet: bool) {
             let words = match order {
                 Order::Run => "resumed",
                 Order::Pause => "pausing after the current round",
-                Order::Stop => "stopping for good",
+                Order::Stop => "stopping permanently",
             };
             eprintln!("{time}{task}: {words} (by its operator)");
         }

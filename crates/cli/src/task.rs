@@ -153,8 +153,8 @@ fn state(task: &Listed) -> String {
             format!("cannot continue: {why}. It will be closed when the server is started again")
         }
         (Stands::Broken, _) => format!("cannot continue: {why}"),
-        (Stands::NotServed, Order::Run) => "not running: no server has it now".into(),
-        (Stands::NotServed, Order::Pause) => "paused; no server has it now".into(),
+        (Stands::NotServed, Order::Run) => "not running: no server is serving it".into(),
+        (Stands::NotServed, Order::Pause) => "paused; no server is serving it".into(),
         (Stands::NotServed, Order::Stop) => "will be stopped when a server is started with it".into(),
     }
 }
@@ -171,8 +171,8 @@ fn facts(task: &Listed) -> Vec<(&'static str, String)> {
         Some(spent) => {
             if let Some(asked) = task.asked {
                 facts.push((
-                    "asked",
-                    format!("{asked} of them so far, of a declared population of {}", spent.population),
+                    "devices asked",
+                    format!("{asked} so far, of a declared population of {}", spent.population),
                 ));
             }
             facts.push(("rounds", format!("{} of {} released", spent.rounds, spent.planned_rounds)));

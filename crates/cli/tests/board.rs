@@ -114,7 +114,7 @@ fn runs_are_sorted_searched_compared_zoomed_and_shared_by_a_link() {
     browser.until(&format!("{NAMES} === 'loud'"));
     browser.eval("document.getElementById('search').select()");
     browser.write("nothing-like-this");
-    browser.until("document.querySelector('#runs caption')?.textContent === 'No run fits this search.'");
+    browser.until("document.querySelector('#runs caption')?.textContent === 'No run matches this search.'");
     browser.eval("document.getElementById('search').select()");
     browser.key("Backspace");
     browser.eval(
@@ -342,7 +342,7 @@ fn what_cannot_be_shown_is_said() {
     assert!(!toy.path("copy").exists());
     toy.write("prompts.txt", "\n\n");
     let prompts = toy.refused(&["train", "run.toml", "--prompts", "prompts.txt"]);
-    assert!(prompts.contains("--prompts") && prompts.contains("one on each line"), "{prompts}");
+    assert!(prompts.contains("--prompts") && prompts.contains("one per line"), "{prompts}");
     toy.write("prompts.txt", "good morning\nhow about\n");
     toy.ok(&["train", "run.toml", "--prompts", "prompts.txt", "--out", "runs/mine", "--quiet"]);
     assert!(

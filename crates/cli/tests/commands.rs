@@ -40,7 +40,7 @@ fn ledgers_of_separate_runs_are_composed() {
     let words = toy.ok(&both[..4]);
     let lines: Vec<&str> = words.lines().collect();
     assert!(lines[0] == "ledgers           2" && lines[1].starts_with("epsilon           "), "{words}");
-    assert!(words.contains("a user who takes part in all of these"), "{words}");
+    assert!(words.contains("a user who is in all of these runs"), "{words}");
     let looser = number(&[&both[..], &["--delta", "1e-3"]].concat(), "/epsilon");
     assert!(looser < epsilon, "{looser}");
 }

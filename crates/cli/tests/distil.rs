@@ -14,7 +14,7 @@ fn one_model_is_made_of_released_ones_and_costs_what_they_cost() {
     toy.ok(&["train", "run.toml", "--out", "simulated", "-q"]);
     let said = toy.ok(&["distil", "a", "b", "--tokens", "300", "--epochs", "2", "--out", "distilled"]);
     assert!(
-        said.contains("also for a person who took part in all 2 runs") && said.contains("Model: distilled"),
+        said.contains("even for a person who took part in all 2 runs") && said.contains("Model: distilled"),
         "{said}"
     );
     let composed: Value = serde_json::from_str(&toy.ok(&["privacy", "compose", "a", "b", "--json"])).unwrap();

@@ -38,7 +38,7 @@ fn a_model_is_measured_the_same_on_any_number_of_threads() {
     assert!(number(&set["perplexity"]) < 10.0 && number(&set["keystroke_saving"]) > 0.5);
     assert_eq!(set["perplexity"], set["perplexity_without_unk"], "nothing is unknown");
     let shown = story.out(line);
-    assert!(shown.contains("tokens              44: 39 words, of which 0 unknown, and 5 ends"), "{shown}");
+    assert!(shown.contains("tokens              44: 39 words (0 unknown) and 5 ends of text"), "{shown}");
 }
 
 #[test]

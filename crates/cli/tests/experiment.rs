@@ -181,7 +181,7 @@ fn the_users_of_a_store_are_trained_on_instead() {
     // Of 300 people some are held out, and delta must be below one over the others.
     toy.write("experiments/noise/config.toml", &toy::settings(&["privacy.delta=4e-3"]));
     let noted = toy.ok(&["experiment", "run", "noise", "--store", &store, "--quiet"]);
-    assert!(noted.contains("note: delta is 2e-3, because 4e-3 is not below 1 / "), "{noted}");
+    assert!(noted.contains("note: delta is 2e-3, because 4e-3 is not below 1 over the number of users"), "{noted}");
 }
 
 /// Every run stated its own epsilon, and the experiment compared them (rule P22).
@@ -407,8 +407,7 @@ fn forgetting_is_measured_on_two_test_sets() {
     );
     let readme = toy.read("experiments/forgetting/README.md");
     assert!(readme.contains("(336)"));
-    let note =
-        "Note: taught by what was released: No guarantee: noise was simulated. All 1 models together cost epsilon";
+    let note = "Note: taught by what was released: No guarantee: noise was simulated. The model costs epsilon";
     assert!(readme.contains(note), "{readme}");
     assert!(toy.read("experiments/forgetting/results/plot.svg").contains("PPL, users, averaged"));
 

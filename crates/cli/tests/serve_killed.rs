@@ -335,7 +335,7 @@ fn a_server_whose_disk_hangs_ends_in_five_seconds_and_goes_on_afterwards() {
     let status = server.ends(folder);
     assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
     assert_eq!(status.code(), Some(130), "{}", log(folder));
-    assert!(log(folder).contains("stopped in the middle of a step"), "{}", log(folder));
+    assert!(log(folder).contains("stopped during a step"), "{}", log(folder));
     assert!(serve(folder, &address, None).ends(folder).success(), "{}", log(folder));
     all_is_as_if_nothing_had_happened(folder, None);
     stopped(devices);

@@ -44,7 +44,7 @@ fn every_combination_is_run_with_every_seed_and_tabulated() {
     let variant = &numbers["variants"][0];
     assert!(variant.get("epsilon").is_none() && variant["epsilon_if_secret"]["mean"].as_f64().unwrap() > 0.0);
     assert!(variant["runs"][0]["last"].get("epsilon").is_none());
-    assert!(page.contains("epsilon of one, if secret") && said.contains("epsilon of one, if secret"), "{said}");
+    assert!(page.contains("epsilon of one run, if secret") && said.contains("epsilon of one run, if secret"), "{said}");
 
     let compared = toy.ok(&["compare", "s/clip.norm=0.2/seed-0", "s/clip.norm=0.8/seed-0", "--out", "both.html"]);
     assert!(compared.contains("clip.norm=0.2/seed-0") && compared.contains("Page: both.html"), "{compared}");

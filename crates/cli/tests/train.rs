@@ -282,8 +282,9 @@ fn mpirun(bench: &Bench, ranks: &str) -> Command {
     command
 }
 
-/// Ranks with a card each, or with one for all of them, come to what one process with a card comes to, to the bit: every rank has as many
-/// places as one alone, so what a user sends does not depend on the rank. Where there is no card, it says so.
+/// Ranks with a card each, or with one for all of them, come to what one process with a card comes to, to the bit. A rank has a chunk of its
+/// part of the cohort, smaller than that of one process alone; that a user's update is the same in both rests on cuBLAS, which computes the
+/// products of one user alike in batches of any number of users, for this model at least. Where there is no card, it says so.
 #[cfg(feature = "mpi")]
 #[test]
 #[allow(clippy::print_stdout, reason = "what is skipped is said")]

@@ -74,7 +74,7 @@ impl Labels {
         self.0.names.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.names.is_empty()

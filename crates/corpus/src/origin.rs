@@ -4,7 +4,7 @@
 //! nothing about the users; a vocabulary counted from the users' own text is a release without privacy, and carries that
 //! with it into every store, so that the ledger of a run can record it.
 //!
-//! A vocabulary file is one line `#keyhush-vocabulary {...}` with the rules and the origin, then one entry a line.
+//! A vocabulary file is one line `#keyhush-vocabulary {...}` with the rules and the origin, then one entry per line.
 
 use std::{
     fs::File,
@@ -44,7 +44,7 @@ impl SourceFile {
     /// When it cannot be read.
     pub fn of(path: &Path) -> io::Result<Self> {
         if text::is_standard_input(path) {
-            let why = "standard input cannot be identified later; name a file";
+            let why = "a vocabulary records its source, so standard input is not possible; name a file";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
         let mut file = File::open(path)?;

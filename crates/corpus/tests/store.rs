@@ -385,7 +385,7 @@ fn labels_and_features_that_cannot_be_are_noticed() {
         damage(FEATURES, |bytes| bytes[..4].copy_from_slice(&f32::NAN.to_le_bytes())),
         "a feature is not a finite number",
     );
-    says(damage(LABEL_NAMES, |bytes| bytes[0] = b'{'), "its labels cannot be named so");
+    says(damage(LABEL_NAMES, |bytes| bytes[0] = b'{'), "its label names are not valid");
 }
 
 /// Lengths of the optional sections that do not fit the counts and the names.

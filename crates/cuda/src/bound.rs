@@ -5,19 +5,24 @@
 //! model and what it carries are kept from before them, and batches are learned again one by one where something broke.
 
 use crate::{
-    card::{Arg, Card, Grid, Kernel, Memory},
+    card::{Arg, Card, Grid, Memory},
     error::CudaError,
     network::Network,
-    source::BOUND,
+    source::{BOUND, kernels},
 };
 
 /// Blocks that add up a step's squares, and that cut it.
 const BLOCKS: usize = 256;
 
+kernels! {
+    /// The kernels of a bound.
+    pub(crate) struct Kernels:
+        step_norms, bring_within
+}
+
 /// A bound on the length of gradients.
 pub(crate) struct Bound {
-    step_norms: Kernel,
-    bring_within: Kernel,
+    kernels: Kernels,
     most: f32,
     /// The weights before a step.
     before: Memory<f32>,
@@ -35,15 +40,11 @@ impl Bound {
     pub(crate) fn new(card: &Card, network: &mut Network, most: f32) -> Result<Self, CudaError> {
         let (length, parameters) = (network.placement().length, network.placement().place.len());
         let defines = network.shape().defines(length, parameters);
-        let loaded = card.load(BOUND.compile(&defines, &card.architecture()?)?, &["step_norms", "bring_within"])?;
-        let mut loaded = loaded.into_iter();
-        let mut next = || loaded.next().ok_or_else(|| CudaError::Refused("a kernel is missing".to_owned()));
         let like = |[(cells, _), (states, _)]: [(&mut Memory<f32>, usize); 2]| {
             Ok([card.zeros(cells.len())?, card.zeros(states.len())?])
         };
         Ok(Self {
-            step_norms: next()?,
-            bring_within: next()?,
+            kernels: Kernels::load(card, BOUND, &defines, &card.architecture()?)?,
             most,
             before: card.zeros(length)?,
             parts: card.zeros(BLOCKS)?,
@@ -82,9 +83,13 @@ impl Bound {
         let [weights, before, parts] =
             [network.weights.address(), self.before.address(), self.parts.address()].map(Arg::At);
         let grid = Grid::blocks(BLOCKS, 1, 256);
-        card.launch(&self.step_norms, grid, &[weights, before, parts])?;
+        card.launch(&self.kernels.step_norms, grid, &[weights, before, parts])?;
         let (count, rate, broken) = (Arg::Int(BLOCKS as i32), Arg::At(network.rate()), Arg::At(self.broken.address()));
-        card.launch(&self.bring_within, grid, &[parts, count, rate, Arg::Float(self.most), weights, before, broken])
+        card.launch(
+            &self.kernels.bring_within,
+            grid,
+            &[parts, count, rate, Arg::Float(self.most), weights, before, broken],
+        )
     }
 
     /// Whether a step since [`Self::keep`] was not finite; waits for the card.

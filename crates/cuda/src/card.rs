@@ -282,6 +282,11 @@ pub(crate) fn has_compiler() -> bool {
     unsafe { cudarc::nvrtc::sys::is_culib_present() }
 }
 
+/// Which process of its machine this is, as launchers say it in the environment; the first where none did.
+fn local_rank(told: impl Fn(&str) -> Option<String>) -> usize {
+    LOCAL_RANKS.iter().find_map(|name| told(name)?.parse().ok()).unwrap_or(0)
+}
+
 /// Compiles a source for an architecture such as `compute_90` or `sm_90`.
 pub(crate) fn compile(
     what: &'static str,
@@ -363,8 +368,7 @@ impl Card {
 
     /// Opens the card of this process: several processes of one machine take a card each.
     pub(crate) fn of_this_process() -> Result<Self, CudaError> {
-        let of = |name: &str| std::env::var(name).ok()?.parse().ok();
-        Self::open(LOCAL_RANKS.iter().find_map(|name| of(name)).unwrap_or(0))
+        Self::open(local_rank(|name| std::env::var(name).ok()))
     }
 
     /// What kernels are compiled for, such as `compute_90`: this card's architecture, or the newest that the compiler knows where the card is
@@ -482,7 +486,7 @@ impl Card {
         self.upload_to(values, to, 0)
     }
 
-    /// The same, to a place.
+    /// Copies host memory to an existing allocation.
     pub(crate) fn upload_to<T: DeviceRepr>(
         &self,
         values: &[T],
@@ -652,8 +656,22 @@ mod tests {
 
     use cudarc::driver::sys::CUresult;
 
-    use super::{Arg, Card, Grid, Matrix, Operands, Product, has_none, target};
+    use super::{Arg, Card, Grid, LOCAL_RANKS, Matrix, Operands, Product, has_none, local_rank, target};
     use crate::{shape::Shape, skipped_without_card, source::LEARN};
+
+    /// Every launcher's word is read; nobody's is the first process, and what is no number is nobody's.
+    #[test]
+    fn a_process_takes_the_card_of_its_rank() {
+        assert_eq!(local_rank(|_| None), 0);
+        for launcher in LOCAL_RANKS {
+            assert_eq!(local_rank(|name| (name == launcher).then(|| "3".to_owned())), 3, "{launcher}");
+        }
+        let slurm = |name: &str| match name {
+            "SLURM_LOCALID" => Some("2".to_owned()),
+            _ => Some("none".to_owned()),
+        };
+        assert_eq!(local_rank(slurm), 2);
+    }
 
     /// A driver that fails, or libraries that are missing, are no reason to skip anything: the card is there, and does not work.
     #[test]

@@ -55,7 +55,7 @@ enum Reading {
 enum Work {
     /// They are learned, the first of them as this step of the run.
     Learn { rate: f32, number: u64 },
-    /// They are only read.
+    /// Evaluates without training.
     Measure,
 }
 

@@ -13,12 +13,12 @@ use privacy::{
 use zeroize::Zeroizing;
 
 use crate::{
-    card::{Address, Arg, Card, Grid, Kernel, Memory, Pinned},
+    card::{Address, Arg, Card, Grid, Memory, Pinned},
     error::CudaError,
     held::{self, Held},
     network::Network,
     shape::Shape,
-    source::ENCODE,
+    source::{ENCODE, kernels},
 };
 
 /// Coordinates that a block adds up.
@@ -33,51 +33,11 @@ const ATTEMPTS_OF_MANY: u32 = 3;
 /// How many blocks a thread then has one after the other.
 const BLOCKS_IN_TURN: usize = 16;
 
-struct Kernels {
-    place_model: Kernel,
-    broadcast: Kernel,
-    tile_norms: Kernel,
-    factors: Kernel,
-    project: Kernel,
-    round_coordinates: Kernel,
-    accept: Kernel,
-    again: Kernel,
-    add_integers: Kernel,
-    join_sums: Kernel,
-    differences: Kernel,
-}
-
-impl Kernels {
-    fn load(card: &Card, defines: &[(&'static str, usize)], architecture: &str) -> Result<Self, CudaError> {
-        let names = [
-            "place_model",
-            "broadcast",
-            "tile_norms",
-            "factors",
-            "project",
-            "round_coordinates",
-            "accept",
-            "again",
-            "add_integers",
-            "join_sums",
-            "differences",
-        ];
-        let mut loaded = card.load(ENCODE.compile(defines, architecture)?, &names)?.into_iter();
-        let mut next = || loaded.next().ok_or_else(|| CudaError::Refused("a kernel is missing".to_owned()));
-        Ok(Self {
-            place_model: next()?,
-            broadcast: next()?,
-            tile_norms: next()?,
-            factors: next()?,
-            project: next()?,
-            round_coordinates: next()?,
-            accept: next()?,
-            again: next()?,
-            add_integers: next()?,
-            join_sums: next()?,
-            differences: next()?,
-        })
-    }
+kernels! {
+    /// The kernels from weights to integers.
+    pub(crate) struct Kernels:
+        place_model, broadcast, tile_norms, factors, project, round_coordinates, accept, again, add_integers,
+        join_sums, differences
 }
 
 /// The parts of an update that have a bound each: all of it, or its layers.
@@ -172,7 +132,7 @@ impl Encoder {
     pub(crate) fn new(card: &Card, network: &Network, architecture: &str) -> Result<Self, CudaError> {
         let (shape, placement) = (*network.shape(), network.placement());
         let (users, parameters) = (shape.users, placement.place.len());
-        let kernels = Kernels::load(card, &shape.defines(placement.length, parameters), architecture)?;
+        let kernels = Kernels::load(card, ENCODE, &shape.defines(placement.length, parameters), architecture)?;
         Ok(Self {
             kernels,
             shape,

@@ -600,6 +600,13 @@ fn nobody() -> CudaError {
     CudaError::Refused("no users would be trained at a time".to_owned())
 }
 
+/// How many users a lane has, where so many are wanted at a time and the card has room for `room`, at least one for each lane: as few chunks
+/// as fit, of one size.
+fn users_of_a_lane(wanted: usize, room: usize) -> usize {
+    let most = room.min(MOST_USERS) / LANES * LANES;
+    wanted.div_ceil(wanted.div_ceil(most)).div_ceil(LANES)
+}
+
 /// The chunk that fits, in lanes of one size: as many users as were foreseen, in chunks of one size, as many of them as the card has
 /// room for.
 fn lanes(
@@ -622,7 +629,7 @@ fn lanes(
         return Err(CudaError::Memory { usable_mib: usable >> 20, needed_mib: needed >> 20 });
     }
     let wanted = means.options.chunk.map_or(USUAL_USERS, NonZeroUsize::get);
-    let users = wanted.div_ceil(wanted.div_ceil(room.min(MOST_USERS) / LANES * LANES)).div_ceil(LANES);
+    let users = users_of_a_lane(wanted, room);
     let architecture = card.architecture()?;
     let lane = |card: Card| {
         let shape = Shape { users, ..one };
@@ -632,4 +639,33 @@ fn lanes(
     };
     let others = (1..LANES).map(|_| Card::of_this_process());
     std::iter::once(Ok(card)).chain(others).map(|card| lane(card?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LANES, MOST_USERS, users_of_a_lane};
+
+    /// Users at a time, in all lanes.
+    fn chunk(wanted: usize, room: usize) -> usize {
+        LANES * users_of_a_lane(wanted, room)
+    }
+
+    #[test]
+    fn a_cohort_that_fits_is_one_chunk_and_a_larger_one_few_of_one_size() {
+        assert_eq!((chunk(100, 1000), chunk(101, 1000), chunk(1, 1000)), (100, 102, 2));
+        // 5,000 users are 13 chunks of 386, and not 12 of 400 and one of 200.
+        assert_eq!(chunk(5000, 1000), 386);
+        assert_eq!((chunk(100, 60), chunk(100, 61), chunk(100, LANES)), (50, 50, LANES));
+    }
+
+    #[test]
+    fn a_chunk_is_never_more_than_there_is_room_for_and_never_more_chunks_than_needed() {
+        for wanted in (1..60).chain([399, 400, 401, 799, 5000]) {
+            for room in (LANES..60).chain([399, 400, 401, 1000]) {
+                let (chunk, most) = (chunk(wanted, room), room.min(MOST_USERS) / LANES * LANES);
+                assert!((LANES..=most).contains(&chunk), "{wanted} users, room for {room}: {chunk}");
+                assert_eq!(wanted.div_ceil(chunk), wanted.div_ceil(most), "{wanted} users, room for {room}: {chunk}");
+            }
+        }
+    }
 }

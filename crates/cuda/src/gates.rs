@@ -2,11 +2,11 @@
 //! fit a block, with operands of 10 bits; others take products of cuBLAS.
 
 use crate::{
-    card::{Address, Arg, Card, Grid, Kernel, Matrix},
+    card::{Address, Arg, Card, Grid, Matrix},
     error::CudaError,
     placement::LayerPlace,
     shape::{Shape, padded},
-    source::GATES,
+    source::{GATES, kernels},
 };
 
 /// Rows and columns of a tile, and how far rows of its operands are apart, as the kernel's source has them.
@@ -15,9 +15,15 @@ const PITCH: usize = SIDE + 8;
 /// Tokens of a batch that two blocks of a multiprocessor have room for.
 const MOST_TOKENS: usize = 96;
 
-/// The kernel that moves them.
+kernels! {
+    /// The kernel that moves them.
+    pub(crate) struct Kernels:
+        move_gates
+}
+
+/// It, and the shared memory that it takes.
 pub(crate) struct Gates {
-    kernel: Kernel,
+    kernels: Kernels,
     shared: usize,
 }
 
@@ -33,11 +39,10 @@ impl Gates {
         defines: &[(&'static str, usize)],
         architecture: &str,
     ) -> Result<Self, CudaError> {
-        let mut loaded = card.load(GATES.compile(defines, architecture)?, &["move_gates"])?;
-        let kernel = loaded.pop().ok_or_else(|| CudaError::Refused("a kernel is missing".to_owned()))?;
+        let kernels = Kernels::load(card, GATES, defines, architecture)?;
         let shared = shared(shape);
-        card.allow_shared(&kernel, shared)?;
-        Ok(Self { kernel, shared })
+        card.allow_shared(&kernels.move_gates, shared)?;
+        Ok(Self { kernels, shared })
     }
 
     /// Moves the kernels of a layer: what entered it from below, what it showed before each token, the gradients of its gates.
@@ -72,7 +77,7 @@ impl Gates {
             Arg::At(rate),
             Arg::At(weights.plus(place.input)),
         ];
-        card.launch(&self.kernel, grid, &args)
+        card.launch(&self.kernels.move_gates, grid, &args)
     }
 }
 

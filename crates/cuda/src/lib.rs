@@ -27,7 +27,7 @@
 //! | `cohort`    | whose text is read, and read ahead                                                             |
 //! | `schedule`  | which user reads what in which step                                                            |
 //! | `shape`     | the sizes that kernels are compiled for                                                        |
-//! | `source`    | the kernels' sources, and how they are compiled                                                |
+//! | `source`, `compiled` | the kernels' sources, how they are compiled, and all of them compiled without a card   |
 //! | `peaks`     | the card's measured peak rates                                                                 |
 //! | `card`      | the card: memory, launches, products, graphs. The only module with unsafe code                 |
 
@@ -35,6 +35,7 @@ mod bound;
 mod card;
 mod central;
 mod cohort;
+mod compiled;
 mod dropout;
 mod encoding;
 mod engine;
@@ -55,11 +56,11 @@ mod vocabulary;
 
 pub use self::{
     central::CardTrainer,
+    compiled::compile_all,
     engine::{CUDA, CardEngine},
     error::CudaError,
     measuring::CardMeasurer,
     peaks::{Peaks, peaks},
-    source::compile_all,
 };
 
 /// Whether there is a card here: a driver that counts one, or that fails. A card that does not work, or without the libraries that it

@@ -15,7 +15,7 @@ use lm::{
 };
 
 use crate::{
-    card::{Arg, Card, Graph, Grid, Kernel, Memory},
+    card::{Arg, Card, Graph, Grid, Memory},
     central::one_reading,
     error::{CudaError, failed, unavailable},
     held::{self, Held},
@@ -23,7 +23,7 @@ use crate::{
     placement::Placement,
     schedule::{Lists, RESETS, Schedule},
     shape::Shape,
-    source::JUDGE,
+    source::{JUDGE, kernels},
 };
 
 /// Tokens of a post that are read at a time. People's posts may be few and long, as blogs are, or many and short: a step costs what
@@ -38,13 +38,19 @@ const STEPS: usize = 32;
 /// Numbers that the card says of a token.
 const SAID: usize = 2 + LISTED;
 
+kernels! {
+    /// What says of each token what is counted.
+    pub(crate) struct Kernels:
+        judge
+}
+
 /// A card that measures models.
 pub struct CardMeasurer {
     config: ModelConfig,
     parameters: usize,
     measure: Measure<'static>,
     network: Network,
-    judge: Kernel,
+    kernels: Kernels,
     judged: Memory<u32>,
     step: Option<Graph>,
     schedule: Schedule,
@@ -161,14 +167,13 @@ impl CardMeasurer {
         let card = Card::of_this_process()?;
         let architecture = card.architecture()?;
         let weights = vec![0.0; placement.length];
-        let mut judge = card.load(JUDGE.compile(&defines, &architecture)?, &["judge"])?;
         Ok(Self {
             config: config.clone(),
             parameters: layout.len(),
             // The words of a vocabulary stand in the order of their frequency.
             measure: Measure::new(HeadWords::in_order(config.vocabulary)),
             network: Network::new(&card, shape, placement, &local, Precision::F32, &architecture)?,
-            judge: judge.pop().ok_or_else(|| CudaError::Refused("a kernel is missing".to_owned()))?,
+            kernels: Kernels::load(&card, JUDGE, &defines, &architecture)?,
             judged: card.zeros(STEPS * shape.tokens() * SAID)?,
             step: None,
             schedule: Schedule::default(),
@@ -214,7 +219,7 @@ impl CardMeasurer {
     /// Has the card read some steps, and brings down what it says.
     fn judge(&mut self, turns: &[Turn<'_>], posts: &Posts, people: &[Examples]) -> Result<(), CudaError> {
         self.fill(turns, posts, people);
-        let Self { card, network, judge, judged, step, schedule, said, .. } = self;
+        let Self { card, network, kernels, judged, step, schedule, said, .. } = self;
         let stale = network.read(card, schedule);
         if !matches!(stale, Ok(false)) {
             *step = None;
@@ -225,7 +230,7 @@ impl CardMeasurer {
                 let [logits, bias] = network.predict(card)?;
                 let [at, targets] = [network.reading.step.address(), network.targets()];
                 let args = [at, targets, bias, logits, judged.address()].map(Arg::At);
-                card.launch(judge, Grid::blocks(network.shape().tokens(), 1, 256), &args)?;
+                card.launch(&kernels.judge, Grid::blocks(network.shape().tokens(), 1, 256), &args)?;
                 network.advance(card)
             })?);
         }

@@ -14,7 +14,7 @@ use lm::model::config::Cell;
 
 use self::reading::{Reading, USUAL_STEPS};
 use crate::{
-    card::{Address, Arg, Card, Grid, Kernel, Matrix, Memory, Operands, Product},
+    card::{Address, Arg, Card, Grid, Matrix, Memory, Operands, Product},
     dropout::LeftOut,
     error::CudaError,
     gates::Gates,
@@ -23,7 +23,7 @@ use crate::{
     recurrence::Recurrence,
     schedule::{Lists, Schedule},
     shape::Shape,
-    source::LEARN,
+    source::{LEARN, kernels},
     vocabulary::Vocabulary,
 };
 
@@ -32,83 +32,12 @@ const ENTRANCE: usize = 32;
 /// Batches below are computed in float32, whatever precision is asked for.
 const FEW_TOKENS: usize = 32;
 
-/// The kernels of a step.
-struct Kernels {
-    advance: Kernel,
-    come_in: Kernel,
-    carry: Kernel,
-    gather: Kernel,
-    lstm_forward: Kernel,
-    lstm_backward: Kernel,
-    gru_gates: Kernel,
-    gru_state: Kernel,
-    gru_candidate_back: Kernel,
-    gru_reset_back: Kernel,
-    fill_rows: Kernel,
-    softmax: Kernel,
-    add_losses: Kernel,
-    move_bias: Kernel,
-    scatter: Kernel,
-    normalise: Kernel,
-    fold: Kernel,
-    unfold: Kernel,
-    remember: Kernel,
-    pull: Kernel,
-    leave_out: Kernel,
-}
-
-impl Kernels {
-    fn load(card: &Card, defines: &[(&'static str, usize)], architecture: &str) -> Result<Self, CudaError> {
-        let names = [
-            "advance",
-            "come_in",
-            "carry",
-            "gather",
-            "lstm_forward",
-            "lstm_backward",
-            "gru_gates",
-            "gru_state",
-            "gru_candidate_back",
-            "gru_reset_back",
-            "fill_rows",
-            "softmax",
-            "add_losses",
-            "move_bias",
-            "scatter",
-            "normalise",
-            "fold",
-            "unfold",
-            "remember",
-            "pull",
-            "leave_out",
-        ];
-        let loaded = card.load(LEARN.compile(defines, architecture)?, &names)?;
-        let mut loaded = loaded.into_iter();
-        let mut next = || loaded.next().ok_or_else(|| CudaError::Refused("a kernel is missing".to_owned()));
-        Ok(Self {
-            advance: next()?,
-            come_in: next()?,
-            carry: next()?,
-            gather: next()?,
-            lstm_forward: next()?,
-            lstm_backward: next()?,
-            gru_gates: next()?,
-            gru_state: next()?,
-            gru_candidate_back: next()?,
-            gru_reset_back: next()?,
-            fill_rows: next()?,
-            softmax: next()?,
-            add_losses: next()?,
-            move_bias: next()?,
-            scatter: next()?,
-            normalise: next()?,
-            fold: next()?,
-            unfold: next()?,
-            remember: next()?,
-            pull: next()?,
-            leave_out: next()?,
-        })
-    }
+kernels! {
+    /// The kernels of a step.
+    pub(crate) struct Kernels:
+        advance, come_in, carry, gather, lstm_forward, lstm_backward, gru_gates, gru_state, gru_candidate_back,
+        gru_reset_back, fill_rows, softmax, add_losses, move_bias, scatter, normalise, fold, unfold, remember, pull,
+        leave_out
 }
 
 /// Numbers on the card that products and moves are multiplied with: graphs outlive rates.
@@ -131,7 +60,7 @@ impl Factor {
 /// What becomes of what stands where a product goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Into {
-    /// Replaced.
+    /// The result overwrites the output.
     Set,
     /// The product is added.
     Add,
@@ -212,7 +141,7 @@ impl Network {
         let Shape { users, rows, unroll, hidden, shown, .. } = shape;
         let (tokens, blocks) = (users * shape.tokens(), users * (unroll + 1) * rows);
         let defines = shape.defines(placement.length, placement.place.len());
-        let kernels = Kernels::load(card, &defines, architecture)?;
+        let kernels = Kernels::load(card, LEARN, &defines, architecture)?;
         let precision = computes_in(precision, &shape);
         let gru = shape.cell == Cell::Gru;
         let layer = || -> Result<LayerMemory, CudaError> {

@@ -17,13 +17,13 @@ const TIMES: usize = 6;
 /// The card's measured peak rates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Peaks {
-    /// Bytes a second of a copy on the card, read and written.
+    /// Bytes per second of a copy on the card, read and written.
     pub copy_bytes_per_s: f64,
-    /// Operations a second of a large product in float32.
+    /// Operations per second of a large product in float32.
     pub f32_flops: f64,
     /// With operands of 10-bit mantissas.
     pub tf32_flops: f64,
-    /// With half-precision operands.
+    /// Operations per second of a product with half-precision operands.
     pub f16_flops: f64,
 }
 

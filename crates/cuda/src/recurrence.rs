@@ -6,10 +6,10 @@ use federated::engine::Precision;
 use lm::model::config::Cell;
 
 use crate::{
-    card::{Address, Arg, Card, Grid, Kernel},
+    card::{Address, Arg, Card, Grid},
     error::CudaError,
     shape::Shape,
-    source::{RECURRENCE, RECURRENCE_EXACT, Source, UNITS},
+    source::{RECURRENCE, RECURRENCE_EXACT, Source, UNITS, kernels},
 };
 
 /// How many sequences a cluster has.
@@ -19,7 +19,6 @@ const SIDE: usize = 8;
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     source: Source,
-    names: [&'static str; 2],
     /// Blocks of a cluster, and threads of a block.
     blocks: usize,
     threads: usize,
@@ -27,22 +26,20 @@ struct Kind {
     moves_bias: bool,
 }
 
-const HALVES: Kind =
-    Kind { source: RECURRENCE, names: ["recur_forward", "recur_backward"], blocks: 2, threads: 512, moves_bias: true };
+const HALVES: Kind = Kind { source: RECURRENCE, blocks: 2, threads: 512, moves_bias: true };
 
-const EXACT: Kind = Kind {
-    source: RECURRENCE_EXACT,
-    names: ["recur_forward_exact", "recur_backward_exact"],
-    blocks: 8,
-    threads: 256,
-    moves_bias: false,
-};
+const EXACT: Kind = Kind { source: RECURRENCE_EXACT, blocks: 8, threads: 256, moves_bias: false };
 
-/// The kernels of both ways.
+kernels! {
+    /// The kernels of both ways.
+    pub(crate) struct Kernels:
+        recur_forward, recur_backward
+}
+
+/// One pair of them.
 pub(crate) struct Recurrence {
     kind: Kind,
-    forward: Kernel,
-    backward: Kernel,
+    kernels: Kernels,
 }
 
 impl Recurrence {
@@ -63,12 +60,10 @@ impl Recurrence {
         if !card.has_shared(shared[0].max(shared[1]))? {
             return Ok(None);
         }
-        let mut loaded = card.load(kind.source.compile(defines, architecture)?, &kind.names)?.into_iter();
-        let mut next = || loaded.next().ok_or_else(|| CudaError::Refused("a kernel is missing".to_owned()));
-        let (forward, backward) = (next()?, next()?);
-        card.allow_shared(&forward, shared[0])?;
-        card.allow_shared(&backward, shared[1])?;
-        Ok(Some(Self { kind, forward, backward }))
+        let kernels = Kernels::load(card, kind.source, defines, architecture)?;
+        card.allow_shared(&kernels.recur_forward, shared[0])?;
+        card.allow_shared(&kernels.recur_backward, shared[1])?;
+        Ok(Some(Self { kind, kernels }))
     }
 
     /// Whether the way back moves the bias.
@@ -95,7 +90,7 @@ impl Recurrence {
     ) -> Result<(), CudaError> {
         let [step, flags] = step;
         let args = [step, flags, Arg::At(kernel), Arg::At(bias), Arg::At(gates), Arg::At(states), Arg::At(cells)];
-        card.launch(&self.forward, self.grid(shape, 0), &args)
+        card.launch(&self.kernels.recur_forward, self.grid(shape, 0), &args)
     }
 
     /// From gates to their gradients. Halves are scaled by what a token's share leaves room for.
@@ -112,6 +107,6 @@ impl Recurrence {
             vec![kernel, gates, cells, d_states]
         };
         let args: Vec<Arg> = args.into_iter().map(Arg::At).collect();
-        card.launch(&self.backward, self.grid(shape, 1), &args)
+        card.launch(&self.kernels.recur_backward, self.grid(shape, 1), &args)
     }
 }

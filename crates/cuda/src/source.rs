@@ -1,13 +1,9 @@
 //! The kernels' sources, compiled by NVRTC when an engine is created, with the shape of its chunks as constants.
+//! `compiled` compiles all of them where there is no card.
 
 use cudarc::nvrtc::Ptx;
-use device::local::{Algorithm, LocalPlan};
-use lm::model::{
-    config::{Cell, ModelConfig, PRESETS},
-    parameters::ParameterLayout,
-};
 
-use crate::{card, error::CudaError, placement::Placement, shape::Shape};
+use crate::{card, error::CudaError};
 
 /// Units of the LSTMs whose recurrence has kernels of our own.
 pub(crate) const UNITS: usize = 256;
@@ -19,7 +15,7 @@ const TENSOR: &str = include_str!("kernels/tensor.cu");
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source {
     pub(crate) name: &'static str,
-    text: &'static str,
+    pub(crate) text: &'static str,
     /// What stands before it, after what all of them share.
     before: &'static str,
     /// Bytes of shared memory of a block that are asked for at a launch, forward and backward, where it has the two: the source computes
@@ -63,8 +59,6 @@ pub(crate) const GATES: Source =
 pub(crate) const BOUND: Source =
     Source { name: "bound", text: include_str!("kernels/bound.cu"), before: "", shared: [0; 2] };
 
-const ALL: [Source; 8] = [LEARN, ENCODE, VOCABULARY, RECURRENCE, RECURRENCE_EXACT, GATES, JUDGE, BOUND];
-
 impl Source {
     /// Compiles it for an architecture, such as `compute_90`.
     pub(crate) fn compile(self, defines: &[(&'static str, usize)], architecture: &str) -> Result<Ptx, CudaError> {
@@ -74,49 +68,28 @@ impl Source {
     }
 }
 
-/// Compiles every kernel for an architecture, without a card: for every preset, or for the first that it fits. Gives how many sources were
-/// compiled; none where there is no compiler here.
-///
-/// # Errors
-/// What does not compile.
-pub fn compile_all(architecture: &str, every_preset: bool) -> Option<Result<usize, CudaError>> {
-    let presets = |source: Source| {
-        let fitting = PRESETS.iter().map(|(_, make)| make()).filter(move |config| fits(config, &source));
-        fitting.take(if every_preset { usize::MAX } else { 1 })
-    };
-    card::has_compiler().then(|| {
-        let each = ALL.into_iter().flat_map(|source| presets(source).map(move |config| (config, source)));
-        each.map(|(config, source)| compile_for(&config, source, architecture))
-            .try_fold(0, |all, one| one.map(|()| all + 1))
-    })
-}
+/// The kernels of a source, by name: a struct with a field for each, what loads them, and their names for who only compiles them.
+macro_rules! kernels {
+    ($(#[$doc:meta])* $vis:vis struct $name:ident: $($kernel:ident),+) => {
+        $(#[$doc])*
+        $vis struct $name {
+            $($kernel: $crate::card::Kernel,)+
+        }
 
-/// Whether a source must be compiled for a model: the passes over the vocabulary are for outputs that fit a block, recurrences on the chip
-/// for LSTMs of one size, gates are moved at once where all of them see the same state, and what encodes or bounds knows of models only
-/// how long they are.
-fn fits(config: &ModelConfig, source: &Source) -> bool {
-    match source.name {
-        name if name == VOCABULARY.name => config.output() <= 128,
-        name if name.starts_with(RECURRENCE.name) => config.cell == Cell::Lstm && config.hidden == UNITS,
-        name if name == GATES.name => config.cell != Cell::Gru,
-        name if name == ENCODE.name || name == BOUND.name => PRESETS.first().is_some_and(|(_, make)| make() == *config),
-        _ => true,
-    }
-}
+        impl $name {
+            $vis const NAMES: &'static [&'static str] = &[$(stringify!($kernel)),+];
 
-fn compile_for(config: &ModelConfig, source: Source, architecture: &str) -> Result<(), CudaError> {
-    let local = LocalPlan {
-        algorithm: Algorithm::FedAvg { epochs: 1 },
-        batch: 8,
-        unroll: 10,
-        most_tokens: None,
-        greedy: false,
-        update_penalty: 0.0,
-        finetune: None,
+            $vis fn load(
+                card: &$crate::card::Card,
+                source: $crate::source::Source,
+                defines: &[(&'static str, usize)],
+                architecture: &str,
+            ) -> Result<Self, $crate::error::CudaError> {
+                let missing = || $crate::error::CudaError::Refused(format!("a kernel of {} is missing", source.name));
+                let mut loaded = card.load(source.compile(defines, architecture)?, Self::NAMES)?.into_iter();
+                Ok(Self { $($kernel: loaded.next().ok_or_else(missing)?,)+ })
+            }
+        }
     };
-    let refused = |problem: lm::model::config::ConfigError| CudaError::Refused(problem.to_string());
-    let layout = ParameterLayout::new(config).map_err(refused)?;
-    let shape = Shape::new(config, &local, 100)?;
-    let placement = Placement::new(config, &layout, &shape);
-    source.compile(&shape.defines(placement.length, layout.len()), architecture).map(drop)
 }
+pub(crate) use kernels;

@@ -4,11 +4,11 @@
 //! and batches whose tiles fit a block; others take products of cuBLAS.
 
 use crate::{
-    card::{Address, Arg, Card, Grid, Kernel, Memory},
+    card::{Address, Arg, Card, Grid, Memory},
     error::CudaError,
     held::Held,
     shape::{Shape, padded},
-    source::VOCABULARY,
+    source::{VOCABULARY, kernels},
 };
 
 /// The widest output and the most tokens of a batch that a block has room for.
@@ -16,13 +16,15 @@ const MOST: usize = 128;
 /// Into how many runs the table of each user is cut.
 const RUNS: usize = 5;
 
-/// The kernels of both passes and what is in between.
+kernels! {
+    /// The kernels of both passes.
+    pub(crate) struct Kernels:
+        read_table, merge_runs, move_rows, move_table, move_target_bias
+}
+
+/// They, and the memory in between.
 pub(crate) struct Vocabulary {
-    read_table: Kernel,
-    merge_runs: Kernel,
-    move_rows: Kernel,
-    move_table: Kernel,
-    move_target_bias: Kernel,
+    kernels: Kernels,
     /// `[user][run][wide]`.
     most: Memory<f32>,
     sums: Memory<f32>,
@@ -74,16 +76,9 @@ impl Vocabulary {
         defines: &[(&'static str, usize)],
         architecture: &str,
     ) -> Result<Self, CudaError> {
-        let names = ["read_table", "merge_runs", "move_rows", "move_table", "move_target_bias"];
-        let mut loaded = card.load(VOCABULARY.compile(defines, architecture)?, &names)?.into_iter();
-        let mut next = || loaded.next().ok_or_else(|| CudaError::Refused("a kernel is missing".to_owned()));
         let runs = shape.users * RUNS * wide(shape);
         Ok(Self {
-            read_table: next()?,
-            merge_runs: next()?,
-            move_rows: next()?,
-            move_table: next()?,
-            move_target_bias: next()?,
+            kernels: Kernels::load(card, VOCABULARY, defines, architecture)?,
             most: card.zeros(runs)?,
             sums: card.zeros(runs)?,
             products: card.zeros(runs * shape.output)?,
@@ -100,19 +95,7 @@ impl Vocabulary {
 
     /// What it holds of people.
     pub(crate) fn held(&mut self) -> Vec<Held<'_>> {
-        let Self {
-            most,
-            sums,
-            products,
-            logs,
-            slots,
-            moves,
-            read_table: _,
-            merge_runs: _,
-            move_rows: _,
-            move_table: _,
-            move_target_bias: _,
-        } = self;
+        let Self { most, sums, products, logs, slots, moves, kernels: _ } = self;
         let mut all: Vec<Held<'_>> = [most, sums, products, logs, moves].map(Held::F32).into();
         all.push(Held::U32(slots));
         all
@@ -129,7 +112,7 @@ impl Vocabulary {
         let out_user = Arg::Long(at.out_user as u64);
         let [most, sums, products] = [&self.most, &self.sums, &self.products].map(|memory| Arg::At(memory.address()));
         let grid = Grid::blocks(RUNS, shape.users, 2 * wide(shape));
-        card.launch(&self.read_table, grid, &[table, bias, out, out_user, most, sums, products])?;
+        card.launch(&self.kernels.read_table, grid, &[table, bias, out, out_user, most, sums, products])?;
         let args = [
             Arg::At(at.step),
             Arg::At(at.targets),
@@ -146,7 +129,7 @@ impl Vocabulary {
             Arg::At(at.d_out),
             Arg::At(at.losses),
         ];
-        card.launch(&self.merge_runs, Grid::each(32 * shape.users * wide(shape)), &args)
+        card.launch(&self.kernels.merge_runs, Grid::each(32 * shape.users * wide(shape)), &args)
     }
 
     /// Moves the table, once the gradient of what entered the first layer is known.
@@ -157,12 +140,12 @@ impl Vocabulary {
         let (slots, moves) = (Arg::At(self.slots.address()), Arg::At(self.moves.address()));
         let (touches, d_x, enter) = (Arg::At(at.touched), Arg::At(at.d_x), Arg::Int(at.enter as i32));
         let args = [step, touches, shares, rate, out, out_user, d_x, enter, slots, moves];
-        card.launch(&self.move_rows, Grid::each(32 * touched), &args)?;
+        card.launch(&self.kernels.move_rows, Grid::each(32 * touched), &args)?;
         let (table, bias, logs) = (Arg::At(at.table), Arg::At(at.bias), Arg::At(self.logs.address()));
         let args = [step, Arg::At(at.flags), table, bias, out, out_user, logs, shares, rate, slots, moves];
-        card.launch(&self.move_table, Grid::blocks(RUNS, shape.users, 256), &args)?;
+        card.launch(&self.kernels.move_table, Grid::blocks(RUNS, shape.users, 256), &args)?;
         if shape.output_bias {
-            card.launch(&self.move_target_bias, Grid::each(touched), &[step, touches, shares, rate, bias])?;
+            card.launch(&self.kernels.move_target_bias, Grid::each(touched), &[step, touches, shares, rate, bias])?;
         }
         Ok(())
     }

@@ -102,7 +102,7 @@ impl Counting {
         self.counted.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.counted.is_empty()

@@ -101,7 +101,7 @@ impl LocalPlan {
             return Err(LocalPlanError { field: "lambda", range: "at least 0.01 and below 1", got: lambda.into() });
         }
         if !matches!(self.algorithm, Algorithm::FedAvg { .. }) {
-            let range = "left out with FedSGD: what is not to be forgotten is kept over several steps";
+            let range = "left out with FedSGD, which takes a single step";
             return Err(LocalPlanError { field: "finetune", range, got: lambda.into() });
         }
         match finetune {

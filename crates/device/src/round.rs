@@ -82,7 +82,7 @@ pub enum PartError {
     /// The model cannot predict the text.
     #[error(transparent)]
     Learner(#[from] LearnerError),
-    /// Nobody knows what to count.
+    /// The learner has no set of counts for devices.
     #[error("devices cannot evaluate a model of {learner:?}, or not on this much text")]
     NotCounted {
         /// The learner.

@@ -40,7 +40,7 @@ pub const MOST_TASKS: usize = 4;
 pub enum UnsentError {
     /// What is there is not what was saved.
     #[error(
-        "what this device learned and has not sent is damaged; delete it, and it begins with nothing (keyhush device --forget-text)"
+        "what this device learned and has not sent is damaged; delete it with keyhush device --forget-text, and the device starts without it"
     )]
     Damaged,
     /// The place where it is kept failed.

@@ -108,7 +108,7 @@ pub enum Sends<'a> {
 /// How coordinates that are not sent are kept for later.
 #[derive(Debug, Clone, Copy)]
 pub struct Keeping<'a> {
-    /// m: the momentum of what is kept; 0 for none.
+    /// m: the momentum of the coordinates that are kept for later; 0 for none.
     pub momentum: f32,
     /// The norm that a difference is shortened to before it is added to what is kept; none for any.
     pub local_clip: Option<f32>,

@@ -76,7 +76,7 @@ impl Drop for Held {
 /// What happens to an unsynced write.
 #[derive(Debug, Clone, Copy)]
 pub enum Adversary {
-    /// It was never written.
+    /// Everything that was not synced is lost.
     LosesAll,
     /// It was on the disk already.
     KeepsAll,

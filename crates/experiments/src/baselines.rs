@@ -48,7 +48,7 @@ pub(crate) enum Instead {
     Released {
         /// The variants above whose models teach.
         models: Vec<String>,
-        /// On which text.
+        /// The text on which the models teach.
         on: OnText,
         /// How often text is written again.
         #[serde(default = "one")]

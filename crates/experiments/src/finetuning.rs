@@ -277,7 +277,7 @@ impl Both {
     }
 }
 
-/// Of whom test sets are.
+/// Whose language the test sets contain.
 #[derive(Clone, Copy)]
 struct People<'a> {
     /// The texts that were given.

@@ -1,9 +1,9 @@
 //! The format of `experiment.toml`: what a paper did and printed, and what must hold here.
 //!
 //! ```toml
-//! title = "Cohort size: 100 against 1250 users a round"
+//! title = "Cohort size: 100 against 1250 users per round"
 //! paper = "McMahan et al. 2018, Figure 5"
-//! says = "with more users a round the same accuracy needs fewer rounds"
+//! says = "with more users per round the same accuracy needs fewer rounds"
 //! kind = "training"
 //! config = "config.toml"          # beside this file; `keyhush train` reads it too
 //! seeds = 2

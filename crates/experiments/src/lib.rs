@@ -134,7 +134,7 @@ pub fn compute(experiment: &Experiment) -> Result<Findings, ExperimentError> {
 /// Where results are written.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// Of the numbers and pictures.
+    /// Folder for numbers and pictures.
     pub out: PathBuf,
     /// The page that has a marked part.
     pub page: PathBuf,

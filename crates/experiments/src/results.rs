@@ -96,7 +96,7 @@ pub(crate) struct Beside {
 }
 
 impl Results {
-    /// Without what was found.
+    /// Results without any rows yet.
     pub(crate) fn new(experiment: &Experiment) -> Self {
         Self {
             title: experiment.title.clone(),

@@ -272,7 +272,7 @@ fn to_store(
         && delta >= 1.0 / users as f64
     {
         let smaller = format!("{:.0e}", 0.5 / users as f64);
-        notes.push(format!("delta is {smaller}, because {delta:e} is not below 1 / {users} users"));
+        notes.push(format!("delta is {smaller}, because {delta:e} is not below 1 over the number of users, {users}"));
         set.push(format!("privacy.delta={smaller}"));
     }
     Ok(set)

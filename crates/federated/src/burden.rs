@@ -93,7 +93,7 @@ impl Burden {
             _ => "expect it to learn almost nothing",
         };
         format!(
-            "{noise}; {expect}; it helps to use more users per round (and a larger population), fewer rounds with less noise each, a smaller or pretrained model (--from), or, to try out settings on few users, the noise of a larger cohort (stands_for)"
+            "{noise}; {expect}. What helps: more users per round (and a larger population), fewer rounds with less noise each, a smaller or pretrained model (--from), or, to try out settings on few users, the noise of a larger cohort (stands_for)"
         )
     }
 }
@@ -202,7 +202,7 @@ mod tests {
         };
         assert_eq!(
             words(25.0),
-            "the noise is 25 times what a model of 4,050,748 parameters tolerates according to the papers' experiments (noise over cohort 2.5e-3, tolerable 1.0e-4); expect it to learn almost nothing; it helps to use more users per round (and a larger population), fewer rounds with less noise each, a smaller or pretrained model (--from), or, to try out settings on few users, the noise of a larger cohort (stands_for)"
+            "the noise is 25 times what a model of 4,050,748 parameters tolerates according to the papers' experiments (noise over cohort 2.5e-3, tolerable 1.0e-4); expect it to learn almost nothing. What helps: more users per round (and a larger population), fewer rounds with less noise each, a smaller or pretrained model (--from), or, to try out settings on few users, the noise of a larger cohort (stands_for)"
         );
         assert!(words(0.8).ends_with("expect nearly the accuracy of training without noise"), "{}", words(0.8));
     }

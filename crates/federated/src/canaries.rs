@@ -485,7 +485,7 @@ impl Shown {
         let Self { epsilon_lower, epsilon_lower_any, delta, confidence, .. } = self;
         let confidence = 100.0 * confidence;
         let assumption = match self.epsilon_formal.is_finite() {
-            true => "only the scale of the noise may differ from the ledger",
+            true => "the run differs from its ledger in the scale of the noise at most",
             false => "the run is a single Gaussian release",
         };
         let what = match self.epsilon_lower_is_attained {

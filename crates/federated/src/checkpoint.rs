@@ -67,13 +67,13 @@ struct Beside {
 /// A checkpoint that cannot be used.
 #[derive(Debug, Error)]
 pub enum CheckpointError {
-    /// It cannot be had.
+    /// The checkpoint cannot be read.
     #[error(transparent)]
     Home(#[from] HomeError),
     /// It is not whole.
     #[error("it {0}")]
     Tensors(TensorsError),
-    /// It is something else.
+    /// The checkpoint is damaged.
     #[error("it is damaged: {0}")]
     Damaged(String),
     /// It belongs to another run.
@@ -268,7 +268,7 @@ impl Checkpoints {
         }
         if !rest.rests.is_empty() && !plan.upload.keeps_rest() {
             return Err(CheckpointError::Damaged(
-                "it has a state of users between rounds, but the plan has none".into(),
+                "it stores what users keep between rounds, but in this plan they keep nothing".into(),
             ));
         }
         if rest.clip.is_some() != plan.adaptive.is_some() {

@@ -48,7 +48,7 @@ pub enum OptimizerKind {
     },
     /// The sum of squares.
     Adagrad {
-        /// Added to its root.
+        /// tau: added to the root of the second moment.
         tau: f32,
     },
     /// Like Adam, with a second moment that grows and shrinks by as much as the square.

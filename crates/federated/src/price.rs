@@ -16,7 +16,7 @@ use thiserror::Error;
 /// The meaning of an epsilon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
-    /// It is guaranteed.
+    /// The epsilon is guaranteed.
     Guaranteed,
     /// It is what the releases so far cost; a decision to stop there that depends on released values costs the whole plan.
     SoFar,

@@ -39,7 +39,7 @@ use crate::{
 /// Why nothing was learned from released models.
 #[derive(Debug, Error)]
 pub enum ReleasedError {
-    /// Nobody to learn from.
+    /// No run was given.
     #[error("give the folder of at least one finished run")]
     None,
     /// A run whose model cannot be a teacher.
@@ -77,7 +77,7 @@ pub struct Cost {
     pub price: Price,
     /// Its delta: the smallest that one of them has, where no other is asked for.
     pub delta: Delta,
-    /// Whom it is for.
+    /// The people whom the guarantee covers.
     pub protects: String,
     /// The heads of their ledgers.
     pub ledger_heads: Vec<Head>,
@@ -92,11 +92,13 @@ impl Cost {
         match (price.epsilon.is_finite(), price.meaning) {
             (false, _) => "No guarantee: users' data was released without noise.".to_owned(),
             (true, Meaning::IfSecret) => format!(
-                "No guarantee: noise was simulated. All {models} models together cost epsilon {words}, at delta = {delta}."
+                "No guarantee: noise was simulated. {} epsilon {words}, at delta = {delta}.",
+                if *models == 1 { "The model costs".to_owned() } else { format!("All {models} models together cost") }
             ),
             (true, _) => format!(
-                "(epsilon, delta) = ({words}, {delta}) for {}, also for a person who took part in all {models} runs.",
-                self.protects
+                "(epsilon, delta) = ({words}, {delta}) for {}, even for a person who took part in {}.",
+                self.protects,
+                if *models == 1 { "the run".to_owned() } else { format!("all {models} runs") }
             ),
         }
     }
@@ -153,7 +155,7 @@ impl Teachers {
             let wrong = |problem: &str| ReleasedError::Run { run: run.clone(), problem: problem.to_owned() };
             let Folder { rules, vocabulary, weights, .. } = folder;
             let Weights::Recurrent { config, values } = weights else {
-                return Err(wrong("has no soft labels to learn from: distilling needs language models"));
+                return Err(wrong("is not a language model, and only those can be distilled"));
             };
             let config = ModelConfig { dropout: None, ..config };
             match &mut teachers {
@@ -235,7 +237,7 @@ fn finished(run: &Path) -> Result<(Ledger<FileStore>, Folder), ReleasedError> {
     let folder = model_folder::read(&run.join(MODEL_FOLDER))?;
     let holds = Statement::of(&ledger)?.guarantee.holds;
     if holds && folder.guarantee.ledger_head().is_none() {
-        return Err(wrong("has a ledger with a guarantee, but its model names no ledger: it is another run's"));
+        return Err(wrong("has a ledger with a guarantee, but its model names no ledger: it belongs to another run"));
     }
     Ok((ledger, folder))
 }

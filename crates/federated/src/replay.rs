@@ -36,7 +36,7 @@ pub enum ReplayError {
     #[error("updates are rounded at random by the devices")]
     RandomRounding,
     /// Users drew which batch they train on.
-    #[error("users choose at random which of their text they train on")]
+    #[error("users train on a random part of their text")]
     RandomBatch,
     /// The record has too few rounds, or too many.
     #[error("the record has {got} rounds, but the plan has {expected}")]
@@ -46,7 +46,7 @@ pub enum ReplayError {
         /// Planned.
         expected: u64,
     },
-    /// Nobody can train.
+    /// The engine cannot be created.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// A round failed.

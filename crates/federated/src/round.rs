@@ -68,7 +68,7 @@ pub enum RoundError {
     Rule(#[from] ClipRuleError),
     /// A step failed again and again.
     #[error(
-        "round {} failed in {attempts} attempts, each with other devices: too many devices send invalid inputs or drop out, and more attempts would only use up the others. End the run with keyhush train --end DIR, or with keyhush task stop on a server. In a new run, give devices more time (devices.report_seconds), raise secagg.dropout, or, in a simulation, split the cohort into secagg.groups, so that an invalid input only affects its group",
+        "round {} failed in {attempts} attempts, each with other devices: too many devices send invalid inputs or drop out, and more attempts would only use up the others. End the run with keyhush train --end DIR, or with keyhush task stop on a server. What helps in a new run: more time for devices (devices.report_seconds), a higher secagg.dropout, or, in a simulation, several secagg.groups, because an invalid input only affects its group",
         .round + 1
     )]
     TooManyFailed {

@@ -560,6 +560,6 @@ mod released {
         let private = self::runs(folder.path(), [("private", &["noise_seed="])]);
         let stranger = model_folder::read(&runs[0].join(MODEL_FOLDER)).unwrap();
         model_folder::write(&stranger, &private[0].join(MODEL_FOLDER)).unwrap();
-        assert!(refused(&private).contains("another run's"));
+        assert!(refused(&private).contains("belongs to another run"));
     }
 }

@@ -117,7 +117,7 @@ fn numbers(run: &Path) -> Vec<u8> {
     bytes[8 + header..].to_vec()
 }
 
-/// What the ledger says after its plan, one entry a line.
+/// What the ledger says after its plan, one entry per line.
 fn events(run: &Path) -> String {
     let ledger = ledger(run);
     let bodies = ledger.entries().unwrap().skip(1).map(|entry| serde_json::to_string(entry.unwrap().body()).unwrap());

@@ -222,7 +222,7 @@ pub enum LedgerError {
         got: Adjacency,
     },
     /// An event with another participation than its stream's.
-    #[error("the plan says of {stream:?} that {plan}, but this event says that {got}")]
+    #[error("the plan for {stream:?} says that {plan}, but this event says that {got}")]
     Participation {
         /// The stream.
         stream: String,
@@ -322,7 +322,7 @@ pub enum LedgerError {
     /// The side table shows that limits on participation were not kept: no epsilon that counts on them is true (rule P18).
     #[error(
         "the participation limits of {stream:?} were violated, so the guarantee does not hold: the plan says that {plan}; but a user took part in {times} releases{}",
-        between.map_or_else(String::new, |n| format!(", two of them only {n} others apart"))
+        between.map_or_else(String::new, |n| format!(", two of them with only {n} other release{} between", if n == 1 { "" } else { "s" }))
     )]
     LimitsBroken {
         /// The stream.

@@ -51,7 +51,7 @@ impl NoObservedEpsilon {
             Self::Simulated => "the noise was simulated, so no epsilon holds",
             Self::NonPrivate => "something was released without privacy",
             Self::PlanHolds => "the guarantee covers the whole plan, and unreleased rounds cannot be observed",
-            Self::BudgetHolds => "the guarantee is the budget, whoever took part",
+            Self::BudgetHolds => "the guarantee is the budget, regardless of participation",
             Self::NotAllRecorded => "not every release has a record of who took part",
         }
     }

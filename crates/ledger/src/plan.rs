@@ -52,7 +52,7 @@ pub struct Phase {
     pub participation: Participation,
     /// How many steps are planned; more are refused.
     pub rounds: u64,
-    /// What all of them together would be.
+    /// The event of all planned steps together.
     pub event: PrivacyEvent,
 }
 

@@ -26,7 +26,7 @@ pub struct Attached<'a> {
 pub struct Keeping(pub(crate) u64);
 
 impl Keeping {
-    /// Another one than all before it.
+    /// A new number, different from all earlier ones.
     #[must_use]
     pub fn another() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);

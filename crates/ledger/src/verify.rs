@@ -89,9 +89,8 @@ pub struct HeadCheck {
 }
 
 /// What no check can show.
-const KEY_HOLDER: &str =
-    "nothing is proved against the holder of the signing key, who can write any ledger that verifies";
-const NO_HEAD: &str = "no head was given, so truncation at an entry boundary cannot be detected; give a head from a statement, checkpoint or model";
+const KEY_HOLDER: &str = "the holder of the signing key can write any ledger that passes verification";
+const NO_HEAD: &str = "no head was given, so missing entries at the end cannot be detected; give a head from a statement, checkpoint or model";
 const NO_KEY: &str =
     "the key is the one named in the ledger itself; compare it with the key you know, or pin it with --key";
 

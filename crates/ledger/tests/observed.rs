@@ -164,7 +164,7 @@ fn p18_a_side_table_that_breaks_the_limits_is_refused() {
     let ledger = run(model_plan(4), too_close);
     let error = ledger.verify(&[], None).unwrap_err();
     assert!(matches!(error, LedgerError::LimitsBroken { times: 2, between: Some(2), .. }), "{error}");
-    assert!(error.to_string().contains("only 2 others apart"), "{error}");
+    assert!(error.to_string().contains("with only 2 other releases between"), "{error}");
     assert!(matches!(Statement::of(&closed(ledger)), Err(LedgerError::LimitsBroken { .. })));
     let users: &[&[u8]] = &[b"ada"];
     let nobody: &[&[u8]] = &[];

@@ -270,9 +270,11 @@ fn p23_who_is_trusted_with_what_is_said() {
     sampled.phases[0].event = PrivacyEvent::poisson(rate, privacy::NoiseMultiplier::new(1.0).unwrap()).times(4);
     let aggregation = Aggregation::Secure { protocol: "masks".into(), sees_updates: None, sees_sum: None };
     let sampled = of(Plan { aggregation, ..sampled });
-    for words in
-        ["were sampled as stated by the server", "Amplification by sampling does not hold", "with its own noise"]
-    {
+    for words in [
+        "sampling the users of each round was up to the server",
+        "Amplification by sampling does not hold",
+        "with its own noise",
+    ] {
         assert!(sampled.contains(words), "{words}:\n{sampled}");
     }
 }
@@ -294,7 +296,7 @@ fn who_sees_single_updates_under_secure_aggregation_is_said_once() {
         }
     }
     let real = page(None, Some("the server"));
-    assert!(real.contains("Single updates are seen by nobody; the sum before noise is seen by the server"), "{real}");
+    assert!(real.contains("Nobody sees single updates; the sum before noise is seen by the server"), "{real}");
     assert!(real.contains("the sum of a round is visible to the server") && !real.contains("simulat"), "{real}");
     let distributed = page(None, None);
     assert!(distributed.contains("nobody sees single updates, or a sum without noise"), "{distributed}");

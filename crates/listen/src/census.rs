@@ -22,11 +22,11 @@ const TOLD: usize = 64;
 /// What becomes of a connection.
 #[derive(Debug)]
 pub(crate) enum Admission {
-    /// It is served.
+    /// The connection is admitted.
     In(Entry),
-    /// It is told that there is no place.
+    /// The client is told that there is no place.
     Told(Entry),
-    /// It is closed.
+    /// The connection is closed.
     Closed,
 }
 

@@ -67,7 +67,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A flow of at least `rate` bytes a second that may pause for `start` at first, and never for longer than `most`.
+    /// A flow of at least `rate` bytes per second that may pause for `start` at first, and never for longer than `most`.
     #[must_use]
     pub fn new(rate: u32, start: Duration, most: Duration) -> Self {
         Self { credit: start, most, rate: rate.max(1) }

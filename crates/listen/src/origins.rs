@@ -33,7 +33,7 @@ pub struct Origin(HeaderValue);
 /// Not a valid origin.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{text:?} is no origin: write the scheme, the name and the port, if it is not the usual one, in lower case and nothing after them, such as https://example.org"
+    "{text:?} is not an origin: give scheme and host in lower case, and the port if it is not the default one, with nothing after it, such as https://example.org"
 )]
 pub struct NoOrigin {
     text: String,

@@ -23,7 +23,7 @@ pub enum TensorsError {
     Truncated {
         /// The number found.
         got: u64,
-        /// How many there should be.
+        /// The expected number.
         want: u64,
     },
     /// Bytes that belong to no tensor.
@@ -31,7 +31,7 @@ pub enum TensorsError {
     TooLong {
         /// The number found.
         got: u64,
-        /// How many there should be.
+        /// The expected number.
         want: u64,
     },
     /// The stream cannot be read, or there is no memory for it.
@@ -149,7 +149,7 @@ pub fn write_to(out: &mut dyn Write, metadata: &BTreeMap<String, String>, tensor
     tensors.iter().try_for_each(|tensor| tensor.values.each_block(|block| out.write_all(block)))
 }
 
-/// The same as bytes.
+/// Serializes the tensors.
 #[must_use]
 pub fn write(metadata: &BTreeMap<String, String>, tensors: &[Tensor<'_>]) -> Vec<u8> {
     let mut out = Vec::with_capacity(tensors.iter().map(|tensor| tensor.values.size()).sum());

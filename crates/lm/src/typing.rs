@@ -16,7 +16,7 @@ pub enum Key {
     Backspace,
     /// Starts over with an empty text.
     Enter,
-    /// Leaves.
+    /// Ends the session.
     Leave,
 }
 

@@ -3,7 +3,7 @@
 //! A vocabulary has a fixed order: the three special entries first, then words, the most frequent first. Ids are positions
 //! in it. BOS, EOS and UNK count among the size, so the papers' 10,000 entries are 9,997 words.
 //!
-//! As text it has one entry a line, with `\n`, `\r` and `\\` escaped so that characters have a line too; this is the
+//! As text it has one entry per line, with `\n`, `\r` and `\\` escaped so that characters have a line too; this is the
 //! `vocab.txt` of a model folder.
 
 use std::{

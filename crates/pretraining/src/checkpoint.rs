@@ -101,7 +101,7 @@ pub struct Checkpoint {
     pub progress: Progress,
     /// The model configuration.
     pub config: ModelConfig,
-    /// The vocabulary, one entry a line in the order of ids.
+    /// The vocabulary, one entry per line in the order of ids.
     pub vocabulary: String,
     /// The parameters, in the order of [`ParameterLayout`].
     pub values: Vec<f32>,

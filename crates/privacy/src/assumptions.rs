@@ -30,7 +30,7 @@ fn collect(event: &PrivacyEvent, words: &mut Vec<String>) {
         }
         PrivacyEvent::SampledGaussian { adjacency, participation, noise } => {
             say(participation_words(participation));
-            say("who takes part in a round, and how many, is not revealed".into());
+            say("the participants of a round, and their number, are not revealed".into());
             say(noise_words(noise, *adjacency));
         }
         PrivacyEvent::CorrelatedGaussian { adjacency, matrix, segments, participation, noise } => {
@@ -49,7 +49,7 @@ fn collect(event: &PrivacyEvent, words: &mut Vec<String>) {
             say(participation_words(participation));
             of(event).into_iter().filter(|sentence| sentence != EVERY_ROUND).for_each(say);
         }
-        PrivacyEvent::Zcdp { rho, .. } => say(format!("the release is {rho}-zCDP, which must be shown by other means")),
+        PrivacyEvent::Zcdp { rho, .. } => say(format!("the release is {rho}-zCDP (this is not checked here)")),
         PrivacyEvent::Repeat { event, .. } => collect(event, words),
         PrivacyEvent::Compose { events } => events.iter().for_each(|e| collect(e, words)),
     }
@@ -64,10 +64,10 @@ fn noise_words(noise: &Noise, adjacency: Adjacency) -> String {
     let sensitivity = if adjacency == Adjacency::ReplaceOne { "twice the clip norm" } else { "the clip norm" };
     match noise {
         Noise::Gaussian(z) => {
-            format!("noise of standard deviation {} times {sensitivity}, fresh and secret", plain(z.get()))
+            format!("noise of standard deviation {} times {sensitivity}, drawn fresh and kept secret", plain(z.get()))
         }
         Noise::DiscreteGaussian(d) => format!(
-            "discrete Gaussian noise of parameter {} on integers of L2 sensitivity {}, fresh and secret",
+            "discrete Gaussian noise of parameter {} on integers of L2 sensitivity {}, drawn fresh and kept secret",
             d.sigma(),
             d.sensitivity()
         ),
@@ -76,7 +76,7 @@ fn noise_words(noise: &Noise, adjacency: Adjacency) -> String {
                 .map(|d| format!("parameter {} on L2 sensitivity {}", d.sigma(), d.sensitivity()))
                 .collect();
             format!(
-                "discrete Gaussian noise on each segment of an integer vector ({}), fresh and secret",
+                "discrete Gaussian noise on each segment of an integer vector ({}), drawn fresh and kept secret",
                 segments.join("; ")
             )
         }
@@ -94,12 +94,12 @@ pub fn participation_words(participation: &Participation) -> String {
             format!("each round samples exactly {cohort} of {population} users, uniformly and independently")
         }
         Participation::MinSeparation { separation, max_participations } => format!(
-            "a user takes part at most {}, with at least {} other released round{} between two participations; otherwise participation is unrestricted",
+            "a user takes part at most {}, with at least {} other released round{} between two participations; participation is not restricted otherwise",
             times(*max_participations),
             separation.as_rounds_between(),
             if separation.as_rounds_between() == 1 { "" } else { "s" },
         ),
-        Participation::Once => "no user takes part more than once; otherwise participation is unrestricted".into(),
+        Participation::Once => "no user takes part more than once; participation is not restricted otherwise".into(),
     }
 }
 

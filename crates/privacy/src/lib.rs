@@ -6,7 +6,7 @@
 //! use keyhush_privacy::{AccountantKind, Delta, NoiseMultiplier, PrivacyEvent, SamplingRate};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // McMahan et al. 2018, Table 2: 763,430 users, 5,000 a round, noise 1, 5,000 rounds.
+//! // McMahan et al. 2018, Table 2: 763,430 users, 5,000 per round, noise 1, 5,000 rounds.
 //! let round = PrivacyEvent::poisson(SamplingRate::new(5000.0 / 763_430.0)?, NoiseMultiplier::new(1.0)?);
 //! let run = round.times(5000);
 //! let delta = Delta::new(1e-9)?;

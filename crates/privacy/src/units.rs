@@ -99,7 +99,7 @@ unit! {
 }
 unit! {
     /// The parameter of zero-concentrated differential privacy (Bun and Steinke 2016).
-    Rho, "rho", "finite and not negative", |v| v.is_finite() && v >= 0.0
+    Rho, "rho", "finite and 0 or more", |v| v.is_finite() && v >= 0.0
 }
 unit! {
     /// Standard deviation of the noise divided by the L2 sensitivity of what is released, under the event's
@@ -137,11 +137,7 @@ impl Epsilon {
     /// # Errors
     /// [`UnitError::OutOfRange`] with the value that was refused.
     pub fn new(v: f64) -> Result<Self, UnitError> {
-        if v >= 0.0 {
-            Ok(Self(v))
-        } else {
-            Err(UnitError::OutOfRange { unit: "epsilon", range: "not negative", got: v })
-        }
+        if v >= 0.0 { Ok(Self(v)) } else { Err(UnitError::OutOfRange { unit: "epsilon", range: "0 or more", got: v }) }
     }
 
     /// An accountant's result: below zero means zero, and a number that could not be computed means infinity.

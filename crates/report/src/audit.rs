@@ -48,7 +48,7 @@ pub fn guesses(guessed: &[Guessed]) -> Chart {
         title: "Correct guesses".into(),
         x_label: "number of guesses, the most confident first".into(),
         y_label: "correct (%)".into(),
-        series: vec![line("took part, or stayed away", false), line("took part", true)],
+        series: vec![line("took part or not", false), line("took part", true)],
         reference: vec![("chance".into(), 50.0)],
         ..Chart::default()
     }
@@ -61,8 +61,8 @@ pub fn membership(shown: &Membership) -> Chart {
     let named = |name: &str, roc: &Roc| Series::new(format!("{name}: area {:.2}", roc.area), points(roc));
     Chart {
         title: "Membership inference: can the attacker tell who took part?".into(),
-        x_label: "others taken for members by mistake (%)".into(),
-        y_label: "members found (%)".into(),
+        x_label: "false positives (%)".into(),
+        y_label: "members found: true positives (%)".into(),
         series: vec![
             named("with privacy", &shown.private),
             named("without privacy", &shown.non_private),
@@ -87,7 +87,7 @@ pub fn secrets(shown: &Secrets) -> Chart {
     };
     Chart {
         title: "How much a model remembers of planted secrets".into(),
-        x_label: "copies of a secret, in all users together".into(),
+        x_label: "copies of a secret, over all users".into(),
         y_label: "exposure: n bits is likelier than all but 1 in 2^n".into(),
         log_x: true,
         series: vec![line("with privacy", |s| &s.private), line("without privacy", |s| &s.non_private)],

@@ -67,7 +67,7 @@ pub enum Group {
 pub struct Summary {
     /// When it was begun, in seconds since 1970; the day, where the noise is secret.
     pub started: u64,
-    /// Why it is over, where it is.
+    /// Why the run ended, if it did.
     pub ended: Option<&'static str>,
     /// Rounds that are settled.
     pub rounds: u64,
@@ -112,7 +112,7 @@ pub struct Run {
     pub notes: Vec<String>,
     /// The numbers that people look for first.
     pub tiles: Vec<Tile>,
-    /// By the names of charts.
+    /// Curves by chart name.
     pub curves: BTreeMap<String, Curve>,
     /// What its epsilons mean, as the axis says it.
     pub epsilon_means: &'static str,
@@ -210,7 +210,7 @@ impl Summary {
         let step = all.len().div_ceil(SMALL_POINTS).max(1);
         Self {
             started: kept.started,
-            ended: kept.ended.as_ref().map(because).or_else(|| waits(kept).then_some("its sweep is not decided")),
+            ended: kept.ended.as_ref().map(because).or_else(|| waits(kept).then_some("its sweep has not finished")),
             rounds: kept.rounds,
             planned: kept.config.rounds,
             simulated: kept.is_simulation(),

@@ -99,7 +99,7 @@ const SETTINGS: &str =
 
 const STATEMENT: &str = "# Privacy statement\n\n**No guarantee: simulated.** The noise comes from the seed 7 and can be \
     recomputed by anyone who knows it.\n\n## Data accesses covered\n\n- `updates`: gaussian; 200 of 200 planned steps \
-    released; clip = 0.5.\n- No attempt failed.\n\n## Not covered\n\nWhat people type later.\n";
+    released; clip = 0.5.\n- No round failed.\n\n## Not covered\n\nWhat people type later.\n";
 
 fn report<'a>(metrics: &'a [Metrics], timing: &'a [Timing]) -> Report<'a> {
     Report {
@@ -310,7 +310,7 @@ fn rounds_that_failed_are_listed_with_what_followed() {
     assert_well_formed(&html);
     assert!(html.contains("<h2>Rounds that failed</h2>"));
     let words = FailureReason::NotWhole.words();
-    assert!(html.contains(&format!("<tr><th scope=\"row\">2</th><td>1</td><td>{words}</td><td>passed over</td></tr>")));
+    assert!(html.contains(&format!("<tr><th scope=\"row\">2</th><td>1</td><td>{words}</td><td>skipped</td></tr>")));
     assert!(
         html.contains("<th scope=\"row\">4</th><td>2</td>") && html.contains("attempted again, with other devices")
     );
@@ -326,7 +326,7 @@ fn a_run_that_has_hardly_begun_is_reported() {
     let html = report(&metrics[..1], &timing()[..1]).html().unwrap();
     keep("begun.html", &html);
     assert_well_formed(&html);
-    assert!(html.contains("the only evaluation"));
+    assert!(html.contains("only evaluated once"));
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub enum WireError {
         /// The value this program supports.
         ours: u8,
     },
-    /// Other algorithms.
+    /// The message uses other algorithms.
     #[error("the message uses algorithm suite {got}, but this is suite {ours}; update the older side")]
     Suite {
         /// The value received.
@@ -39,7 +39,7 @@ pub enum WireError {
         /// The value this program supports.
         ours: u8,
     },
-    /// Another message.
+    /// The message is of another kind.
     #[error("expected message {expected}, got number {got}")]
     Kind {
         /// The messages expected.
@@ -150,7 +150,7 @@ impl Bits {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

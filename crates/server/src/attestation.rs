@@ -79,7 +79,7 @@ pub struct ByCommand {
 }
 
 impl ByCommand {
-    /// This command.
+    /// An attestation that runs this command.
     #[must_use]
     pub const fn new(command: String) -> Self {
         Self { command, within: WITHIN }

@@ -311,7 +311,7 @@ impl Hub {
         answer.await.map_err(|_| gone())
     }
 
-    /// Who says what, if it may be said.
+    /// The sender and content of a message, if it is admissible.
     fn open(&self, body: Bytes, from: Option<IpAddr>) -> Result<Said, Box<Answer>> {
         let (device, request) = Signed::open(&body, &self.shared.realm).map_err(|error| match error {
             MessageError::Version { .. } => {

@@ -30,7 +30,7 @@ pub enum Stands {
     Running,
     /// It is to rest, and the attempt that devices have continues to its end.
     Pausing,
-    /// It rests: nobody is asked.
+    /// Paused: no device is asked.
     Paused,
     /// It is to end, and ends.
     Stopping,

@@ -24,6 +24,7 @@ use federated::{
     ledger_file::Place,
     metrics::{METRICS_FILE, Metrics},
     model_folder::{self, ModelFolderError},
+    numbers::counted,
     plan::{EVALUATION, Plan},
     protocol::{
         admission::{Admission, EnrolmentLimits},
@@ -97,7 +98,7 @@ pub struct Written {
 /// An event on a server, for its log. Only what operators may see is exact (rule P26).
 #[derive(Debug)]
 pub enum Happened<'a> {
-    /// It listens.
+    /// The server accepts connections.
     Listening(SocketAddr),
     /// A task is run; after so many rounds.
     Running {
@@ -188,7 +189,7 @@ pub enum ServeError {
     /// The coordinator.
     #[error(transparent)]
     Coordinator(Box<CoordinatorError>),
-    /// The door.
+    /// Listening or TLS failed.
     #[error(transparent)]
     Http(Box<HttpError>),
     /// The ledger.
@@ -245,7 +246,8 @@ pub enum ServeError {
     Died,
     /// Connections ended by a panic, which is a bug.
     #[error(
-        "{connections} connections ended because of a bug (see above). The tasks continued, and nothing is lost; please report it"
+        "{} ended because of a bug (see above). The tasks continued, and nothing is lost; please report it",
+        counted(*connections, "connection")
     )]
     Panicked {
         /// Number of connections.

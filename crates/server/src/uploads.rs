@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 /// A report that does not continue for so long is forgotten, in milliseconds.
 const STANDS_STILL_MS: u64 = 30_000;
-/// Bytes a second at which a report comes at least, while others wait for room.
+/// Bytes per second at which a report comes at least, while others wait for room.
 const LEAST_RATE: u64 = 64 << 10;
 /// For how long it may come more slowly, in milliseconds.
 const GRACE_MS: u64 = 10_000;

@@ -55,11 +55,11 @@ impl Default for Pace {
 /// The outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It has finished.
+    /// The run has finished.
     Finished,
-    /// It was interrupted, and can be resumed.
+    /// The run was interrupted, and can be resumed.
     Interrupted,
-    /// It failed.
+    /// The run failed.
     Failed,
 }
 

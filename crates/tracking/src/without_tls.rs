@@ -7,7 +7,7 @@ use crate::{
     address::{Account, Address},
 };
 
-/// There is none.
+/// TLS, which this build does not have.
 pub(crate) enum Tls {}
 
 impl Tls {

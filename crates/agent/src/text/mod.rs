@@ -64,7 +64,7 @@ struct Line {
 }
 
 impl TextFolder {
-    /// A folder.
+    /// Opens a folder of text files.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
@@ -117,7 +117,7 @@ impl TextSource for TextFolder {
 /// A synthetic user.
 #[derive(Debug, Clone)]
 pub struct Synthetic {
-    /// The crowd.
+    /// The synthetic users that the text comes from.
     pub crowd: Arc<Crowd>,
     /// The number of the synthetic user.
     pub user: u64,

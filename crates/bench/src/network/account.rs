@@ -110,11 +110,11 @@ pub struct RoundTimes {
     pub wall_s: f64,
     /// Of them, those in which at least one device trained.
     pub training_s: f64,
-    /// Those in which none did.
+    /// Seconds of a round in which no device trains.
     pub overhead_s: f64,
     /// Half of the rounds have less.
     pub overhead_median_s: f64,
-    /// The most.
+    /// The largest overhead of a round.
     pub overhead_most_s: f64,
 }
 

@@ -20,7 +20,7 @@ const STOPS: Duration = Duration::from_secs(60);
 /// The devices.
 pub(super) struct DevicesProcess(Process);
 
-/// What came of them.
+/// The outcome of all devices.
 pub(super) struct Came {
     pub(super) ended: Ended,
     /// What each gave, and was thanked for.

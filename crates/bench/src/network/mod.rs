@@ -187,7 +187,7 @@ pub struct Digests {
     pub threads: Option<String>,
     /// Whether they are equal; none where it cannot.
     pub equal: Option<bool>,
-    /// Why it cannot.
+    /// Why the run cannot be replayed.
     pub not_replayed: Option<String>,
     /// Whether what devices measured is what the threads engine measures over the same devices; none where it cannot tell, or devices
     /// were not asked.

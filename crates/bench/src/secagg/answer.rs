@@ -19,7 +19,7 @@ pub struct About {
     pub dropout: f64,
     /// Clients that vanish.
     pub dropped: u32,
-    /// Before what.
+    /// The step before which clients drop out.
     pub vanish_at: VanishAt,
     /// The fraction of clients that may be on the server's side.
     pub corrupted: f64,
@@ -72,7 +72,7 @@ impl About {
 pub struct Each {
     /// The mean of those who did it.
     pub mean_s: f64,
-    /// The most.
+    /// The largest value of any client, in seconds.
     pub max_s: f64,
 }
 
@@ -159,7 +159,7 @@ impl ServerSeconds {
 /// Bytes of a client, the mean of those who did the step.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Bytes {
-    /// To the server.
+    /// Bytes that a client sends.
     pub up: f64,
     /// Bytes received from the server.
     pub down: f64,

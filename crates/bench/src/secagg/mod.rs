@@ -34,13 +34,13 @@ pub struct SecureRound {
     pub dimension: u32,
     /// The fraction of clients that may vanish, and does.
     pub dropout: f64,
-    /// Before what they vanish.
+    /// The step before which clients drop out.
     pub vanish_at: VanishAt,
     /// The fraction of clients that may be on the server's side.
     pub corrupted: f64,
     /// What the server may do.
     pub adversary: Adversary,
-    /// Insecure: so many neighbours a client, and so many shares to open a secret, whatever they protect.
+    /// Insecure: so many neighbours per client, and so many shares to open a secret, whatever they protect.
     #[cfg(feature = "insecure")]
     pub graph: Option<(u32, u32)>,
     /// The largest coordinate; unless given, as rounding by 1 % of the clip norm needs it.

@@ -145,7 +145,7 @@ pub(super) fn run(case: &Case, watch: &mut dyn FnMut(Step)) -> Result<RoundTook,
 }
 
 impl Bench<'_> {
-    /// Everybody takes up the offer.
+    /// All clients advertise their keys.
     fn keys(&mut self, mut server: CollectKeys) -> Result<CollectShares, WorkError> {
         self.bar.at("advertise keys");
         let offered = self.offer.encode();

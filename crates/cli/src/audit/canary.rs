@@ -68,7 +68,7 @@ pub(crate) fn run(args: &CanaryArgs) -> anyhow::Result<()> {
     columns::write(&mut table, &rows(&found), Align::Numbers)?;
     let estimate = found.epsilon_estimate.map_or_else(
         || "Fewer than ten secrets belong to a single user who took part, so epsilon is not estimated.".to_owned(),
-        |epsilon| format!("Estimated from the secrets of single users, epsilon is {epsilon:.2}."),
+        |epsilon| format!("From secrets that only one user has, the estimated epsilon is {epsilon:.2}."),
     );
     let mut lines = vec![
         String::from_utf8_lossy(&table).trim_end().to_owned(),

@@ -11,8 +11,8 @@ Examples:
   keyhush audit membership
   keyhush audit membership --config run.toml --users 1000
 
-The attacker has the model and what people typed, and takes those for members whose text the model predicts well. The area under the \
-curve is 0.5 for guessing and 1 for certainty.";
+The attacker has the model and what people typed, and guesses that people are members if the model predicts their text well. The area \
+under the curve is 0.5 for guessing and 1 for certainty.";
 
 /// Arguments of `keyhush audit membership`.
 #[derive(Args)]
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &MembershipArgs) -> anyhow::Result<()> {
     let answer = Answer::estimate("membership", found.epsilon_formal, Some(found.private.epsilon_estimate), &found);
     let line = |name: &str, roc: &privacy::audit::membership::Roc| {
         format!(
-            "{name}: area {:.3}, where guessing has 0.5; finds {:.1} % of the members if 1 % of the others may be taken for members; epsilon about {:.2}",
+            "{name}: area {:.3} (guessing: 0.5); finds {:.1} % of the members at 1 % false positives; epsilon about {:.2}",
             roc.area,
             100.0 * roc.at_one_percent,
             roc.epsilon_estimate

@@ -16,7 +16,7 @@ use federated::{
     audit::{Lab, StudyError},
     canaries::{Needed, SLACKS, needed},
     config::{Config, Document},
-    numbers::grouped,
+    numbers::{counted, grouped},
 };
 use privacy::{
     Delta, Epsilon,
@@ -216,8 +216,8 @@ fn failed(error: StudyError) -> anyhow::Error {
 /// For which slacks the needed canaries are said.
 #[derive(Args)]
 struct SlackArgs {
-    /// Print how many canaries it takes for a bound that is at most this share below the formal epsilon; separate several with
-    /// commas [default: 0.75,0.5,0.25]
+    /// Print how many canaries are needed for a bound that is at most this fraction below the formal epsilon; separate several
+    /// with commas [default: 0.75,0.5,0.25]
     #[arg(long, value_name = "SHARE", value_delimiter = ',')]
     slack: Vec<f64>,
 }
@@ -247,16 +247,17 @@ fn needed_lines(needed: &[Needed]) -> Vec<String> {
         let canaries = needed.canaries.map_or_else(|| "more than 100,000,000".to_owned(), grouped);
         format!("  a bound of {share:.0} % of the formal epsilon: {canaries}")
     };
-    let head = "Canaries needed in most runs, if each is ideal and the run is a single Gaussian release:".to_owned();
+    let head =
+        "Canaries that are enough in most runs, for ideal canaries and a run of one Gaussian release:".to_owned();
     std::iter::once(head).chain(needed.iter().map(line)).collect()
 }
 
 /// What must be known of a run in which some users never took part.
 fn took_part(took_part: u64, population: u64) -> Option<String> {
     (took_part < population).then(|| {
-        let (some, all) = (grouped(took_part), grouped(population));
+        let (some, all) = (grouped(took_part), counted(population, "user"));
         format!(
-            "{some} of {all} users took part in at least one round. Only these are attacked; the formal epsilon also covers the chance of not taking part."
+            "{some} of {all} took part in at least one round. Only these are attacked; the formal epsilon also covers the chance of not taking part."
         )
     })
 }

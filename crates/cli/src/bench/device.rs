@@ -7,22 +7,22 @@ use crate::kernels;
 
 #[derive(Args)]
 pub(crate) struct DeviceArgs {
-    /// Model preset (words, not characters).
+    /// Model preset (words, not characters)
     #[arg(long, value_name = "PRESET", default_value = "zaremba650")]
     model: String,
-    /// Size of the text in bytes.
+    /// Size of the text in bytes
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     bytes: usize,
-    /// Sequences per batch.
+    /// Sequences per batch
     #[arg(long, value_name = "N", default_value_t = 10)]
     batch: usize,
-    /// Tokens per sequence in a batch.
+    /// Tokens per sequence in a batch
     #[arg(long, value_name = "N", default_value_t = 20)]
     unroll: usize,
-    /// Learning rate.
+    /// Learning rate
     #[arg(long, value_name = "RATE", default_value_t = 0.75)]
     learning_rate: f32,
-    /// Print JSON.
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

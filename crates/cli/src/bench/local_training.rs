@@ -2,39 +2,40 @@
 
 use bench::local_training::LocalTraining;
 use clap::Args;
+use federated::numbers::counted;
 
 use crate::{kernels, threads};
 
 #[derive(Args)]
 pub(crate) struct LocalTrainingArgs {
-    /// Model preset, such as mcmahan2018, gboard or so-nwp.
+    /// Model preset, such as mcmahan2018, gboard or so-nwp
     #[arg(long, default_value = "mcmahan2018")]
     model: String,
-    /// Vocabulary size, instead of the preset's.
+    /// Vocabulary size, instead of the preset's
     #[arg(long)]
     vocabulary: Option<usize>,
-    /// Users per thread.
+    /// Users per thread
     #[arg(long, default_value_t = 10)]
     users: u32,
-    /// Number of threads, each with its own users.
+    /// Number of threads, each with its own users
     #[arg(long, default_value_t = 1, value_parser = threads::number)]
     threads: usize,
-    /// Tokens per user.
+    /// Tokens per user
     #[arg(long, default_value_t = 1600)]
     tokens: usize,
-    /// Sequences per batch.
+    /// Sequences per batch
     #[arg(long, default_value_t = 8)]
     batch: usize,
-    /// Tokens per sequence in a batch.
+    /// Tokens per sequence in a batch
     #[arg(long, default_value_t = 10)]
     unroll: usize,
-    /// Learning rate.
+    /// Learning rate
     #[arg(long, default_value_t = 0.5)]
     learning_rate: f32,
-    /// Factor for the initial weights: 30 saturates every gate, which must not take longer.
+    /// Factor for the initial weights: 30 saturates every gate, which must not take longer
     #[arg(long, default_value_t = 1.0)]
     scale: f32,
-    /// Print JSON.
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -56,7 +57,12 @@ pub(crate) fn run(args: &LocalTrainingArgs) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string(&answer)?);
         return Ok(());
     }
-    println!("model             {} ({} kernels, {} thread(s))", answer.model, answer.kernels.name(), answer.threads);
+    println!(
+        "model             {} ({} kernels, {})",
+        answer.model,
+        answer.kernels.name(),
+        counted(answer.threads as u64, "thread")
+    );
     println!("ms per user       {:.1} of CPU time  (best {:.1})", answer.ms_per_user, answer.ms_per_user_best);
     println!("GFLOP/s           {:.1}", answer.gflops);
     println!("share of the peak {:.0} % of {:.1} GFLOP/s", 100.0 * answer.peak_share, answer.peak_gflops);

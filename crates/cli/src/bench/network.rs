@@ -153,7 +153,7 @@ fn print(took: &NetworkTook) {
     }
     let Participations { recorded, given, thanked, lost, doubled } = took.participations;
     println!(
-        "participations    {recorded} on record; {given} given, {thanked} thanked; {lost} lost, {doubled} doubled"
+        "participations    {recorded} on record; {given} sent, {thanked} acknowledged; {lost} lost, {doubled} doubled"
     );
     if let Some(Evaluations { released, participations }) = &took.evaluations {
         let Participations { recorded, given, thanked, lost, doubled } = participations;
@@ -163,16 +163,16 @@ fn print(took: &NetworkTook) {
             None => "not replayed",
         };
         println!(
-            "by devices        {released} evaluations, {equal}; {recorded} on record; {given} given, {thanked} thanked; {lost} lost, {doubled} doubled"
+            "by devices        {released} evaluations, {equal}; {recorded} on record; {given} sent, {thanked} acknowledged; {lost} lost, {doubled} doubled"
         );
     }
     println!("last model        {}", took.digests.server);
     match (&took.digests.threads, &took.digests.not_replayed) {
         (Some(threads), _) => {
             let equal = if took.digests.equal == Some(true) { "equal" } else { "NOT EQUAL" };
-            println!("of threads        {threads}, {equal}");
+            println!("replayed on CPU   {threads}, {equal}");
         }
-        (None, why) => println!("of threads        not replayed: {}", why.as_deref().unwrap_or_default()),
+        (None, why) => println!("replayed on CPU   no: {}", why.as_deref().unwrap_or_default()),
     }
     println!("server            {:.2} CPU s, at most {:.0} MB", took.server.cpu_s, took.server.peak_mb);
     if let Some(Floor { report_bytes, report_cpu_ms, cpu_s, ratio }) = took.floor {
@@ -190,21 +190,21 @@ fn print(took: &NetworkTook) {
     }
     println!("bytes             {:.3} MB up, {:.3} MB down", took.bytes_up as f64 / 1e6, took.bytes_down as f64 / 1e6);
     println!(
-        "no usable answer  {} requests; {} more when the server was done and ended",
+        "no usable answer  {} requests; {} more after the server had finished",
         took.broken, took.broken_at_the_end
     );
     match &took.round {
         Some(RoundTimes { measured, wall_s, training_s, overhead_s, overhead_median_s, overhead_most_s }) => {
-            println!("a round           {wall_s:.4} s, of which {training_s:.4} s training, over {measured} rounds");
+            println!("per round         {wall_s:.4} s, of which {training_s:.4} s training, over {measured} rounds");
             println!(
                 "overhead          {overhead_s:.4} s per round; median {overhead_median_s:.4} s, at most {overhead_most_s:.4} s"
             );
         }
-        None => println!("a round           not measured: the server was killed between any two releases"),
+        None => println!("per round         not measured: the server was killed between any two releases"),
     }
     if let Some(ServerSteps { release_s, ledger_s, optimizer_s, checkpoint_s }) = took.server_steps {
         println!(
-            "of it the server  noise {release_s:.4} s, record {ledger_s:.4} s, optimizer {optimizer_s:.4} s, checkpoint {checkpoint_s:.4} s"
+            "server steps      noise {release_s:.4} s, record {ledger_s:.4} s, optimizer {optimizer_s:.4} s, checkpoint {checkpoint_s:.4} s"
         );
     }
     println!("wall seconds      {:.2}", took.wall_s);

@@ -7,13 +7,13 @@ use crate::kernels;
 
 #[derive(Args)]
 pub(crate) struct PredictArgs {
-    /// Model preset such as gboard (untrained), or the folder of a trained model.
+    /// Model preset such as gboard (untrained), or the folder of a trained model
     #[arg(long, default_value = "gboard")]
     model: String,
-    /// Number of words to predict.
+    /// Number of words to predict
     #[arg(long, default_value_t = 1000)]
     words: u32,
-    /// Print JSON.
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

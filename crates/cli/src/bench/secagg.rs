@@ -54,7 +54,7 @@ pub(crate) struct SecaggArgs {
     json: bool,
 }
 
-/// Before what clients vanish.
+/// The step before which clients drop out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum VanishName {
     /// Before sending shares: nobody shares a mask with them
@@ -159,7 +159,7 @@ fn print_round(took: &RoundTook) {
     println!("sum               exact, of {} inputs", took.survivors);
     let ClientSeconds { keys, shares, deliver, mask, agree, unmask, total_s, .. } = &took.client;
     let Traffic { keys: k, shares: s, input: i, agree: a, unmask: u, total: t } = &took.bytes;
-    println!("\na client             CPU ms       most    bytes up       down");
+    println!("\nper client           CPU ms       most    bytes up       down");
     let none = Bytes { up: 0.0, down: 0.0 };
     for (step, each, bytes) in [
         ("keys", keys, k),

@@ -59,7 +59,7 @@ impl LabelArgs {
             }
             (None, Some(most)) => Ok(Some(count(input, paths, most, quiet)?)),
             (None, None) => {
-                let why = "choose the labels to keep with it, or with --most-labels";
+                let why = "say which labels to keep, with --label-names FILE or --most-labels N";
                 Err(BadInput::missing("label_names", why).into())
             }
         }

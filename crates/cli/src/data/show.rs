@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, io::Write, path::PathBuf};
 
 use clap::Args;
 use corpus::store::{Post, Store, StoreError};
+use federated::numbers::counted;
 use serde::Serialize;
 
 use super::open;
@@ -46,8 +47,11 @@ pub(super) fn show(args: &ShowArgs) -> anyhow::Result<()> {
     let store = open(&args.store)?;
     let index = match (&args.user, args.index) {
         (Some(key), _) => store.find(key)?.ok_or_else(|| {
-            let users = store.users();
-            BadInput::wrong("user", format!("{key:?} is not one of the {users} users; `--index 0` shows the first"))
+            let users = counted(store.users(), "user");
+            BadInput::wrong(
+                "user",
+                format!("{key:?} is not in the store, which has {users}; `--index 0` shows the first"),
+            )
         })?,
         (None, index) => index.unwrap_or(0),
     };

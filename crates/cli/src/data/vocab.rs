@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::{grouped, progress::Watch, sorted, taken};
 use crate::failure::BadInput;
 
-/// From what, and how large.
+/// Arguments of `keyhush data vocab`.
 #[derive(Args)]
 #[command(group(clap::ArgGroup::new("from").required(true)))]
 pub(crate) struct VocabArgs {
@@ -167,8 +167,9 @@ fn build(args: &VocabArgs, tokenizer: Tokenizer) -> anyhow::Result<KnownVocabula
     }
     if noticed.signs_added > 0 && !args.quiet {
         let added = noticed.signs_added;
+        let entries = if added == 1 { "entry" } else { "entries" };
         eprintln!(
-            "the list has only words; added {added} entries for punctuation, <num> and <url> (--no-punctuation leaves them out)"
+            "the list has only words; added {added} {entries} for punctuation, <num> and <url> (--no-punctuation leaves them out)"
         );
     }
     Ok(known)

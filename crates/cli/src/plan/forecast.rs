@@ -107,7 +107,7 @@ fn print_costs(forecast: &Forecast, out: &mut impl Write, plan: &Plan) -> anyhow
         (
             "Traffic",
             format!(
-                "{} down and {} up per user, {} per round, {} in total ({}): {} of {} in all",
+                "{} down and {} up per user, {} per round, {} in total ({}); {}, {} in total",
                 bytes(traffic.down_per_user),
                 bytes(traffic.up_per_user),
                 bytes(traffic.per_round),
@@ -203,7 +203,7 @@ pub(super) fn chart(plan: &Plan, opened: &Opened) -> anyhow::Result<Chart> {
     })
 }
 
-/// How vectors travel.
+/// How models and updates are encoded for transport.
 fn packing(plan: &Plan) -> &'static str {
     match plan.config.upload {
         Some(Upload::Dense) => "32-bit models, 32-bit updates, no compression",

@@ -33,39 +33,39 @@ the model ends bit-identical to that of an uninterrupted run.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PretrainArgs {
-    /// Public text, one sequence per line; may be repeated.
+    /// Public text, one sequence per line; may be repeated
     #[arg(long, required = true, value_name = "TEXT")]
     data: Vec<PathBuf>,
-    /// Validation text, evaluated after every epoch.
+    /// Validation text, evaluated after every epoch
     #[arg(long, value_name = "TEXT")]
     valid: Option<PathBuf>,
-    /// Model preset, such as tiny, mcmahan2018, gboard or zaremba650.
+    /// Model preset, such as tiny, mcmahan2018, gboard or zaremba650
     #[arg(long, value_name = "PRESET", default_value = "tiny")]
     model: String,
-    /// Units per layer, instead of the preset's.
+    /// Units per layer, instead of the preset's
     #[arg(long, value_name = "N")]
     hidden: Option<usize>,
-    /// Embedding size, instead of the preset's.
+    /// Embedding size, instead of the preset's
     #[arg(long, value_name = "N")]
     embedding: Option<usize>,
-    /// Dropout rate, instead of the preset's; 0 for none. If the preset has no dropout, masks are drawn for every token.
+    /// Dropout rate, instead of the preset's; 0 for none. If the preset has no dropout, masks are drawn for every token
     #[arg(long, value_name = "RATE")]
     dropout: Option<f32>,
     /// Vocabulary from `keyhush data vocab`, or the `vocab.txt` of a model [default: the most frequent words of the text]
     #[arg(long, value_name = "FILE")]
     vocab: Option<PathBuf>,
-    /// Vocabulary size, instead of the preset's.
+    /// Vocabulary size, instead of the preset's
     #[arg(long, value_name = "N", conflicts_with = "vocab")]
     vocabulary_size: Option<usize>,
-    /// Folder for the model and the checkpoints.
+    /// Folder for the model and the checkpoints
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Resume from the last checkpoint in --out; all options except --epochs must be the same as before.
+    /// Resume from the last checkpoint in --out; all options except --epochs must be the same as before
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
     schedule: ScheduleArgs,
-    /// Minutes between checkpoints within an epoch; there is also one after every epoch.
+    /// Minutes between checkpoints within an epoch; there is also one after every epoch
     #[arg(long, value_name = "N", default_value_t = 10)]
     checkpoint_minutes: u64,
     /// Engine that trains the model: threads (uses a single thread) or cuda [default: threads]
@@ -74,10 +74,10 @@ pub(crate) struct PretrainArgs {
     /// Precision of matrix products with --engine cuda: f32, tf32 or f16 [default: f32]
     #[arg(long, value_name = "PRECISION", requires = "engine")]
     precision: Option<String>,
-    /// Do not show progress.
+    /// Do not show progress
     #[arg(long, short)]
     quiet: bool,
-    /// Print one line of JSON per epoch.
+    /// Print one line of JSON per epoch
     #[arg(long)]
     json: bool,
 }
@@ -85,25 +85,25 @@ pub(crate) struct PretrainArgs {
 /// How the text is walked.
 #[derive(Args)]
 struct ScheduleArgs {
-    /// Number of epochs; 0 writes the untrained model.
+    /// Number of epochs; 0 writes the untrained model
     #[arg(long, value_name = "N", default_value_t = 5)]
     epochs: u32,
-    /// Sequences per batch.
+    /// Sequences per batch
     #[arg(long, value_name = "N", default_value_t = 20)]
     batch: usize,
-    /// Tokens per sequence in a batch.
+    /// Tokens per sequence in a batch
     #[arg(long, value_name = "N", default_value_t = 35)]
     unroll: usize,
-    /// Learning rate of plain SGD on the mean token loss of a batch.
+    /// Learning rate of plain SGD on the mean token loss of a batch
     #[arg(long, value_name = "RATE", default_value_t = 1.0)]
     learning_rate: f32,
-    /// Epochs before the learning rate starts to decay.
+    /// Epochs before the learning rate starts to decay
     #[arg(long, value_name = "N", default_value_t = 4)]
     decay_after: u32,
-    /// Factor applied to the learning rate before each later epoch.
+    /// Factor applied to the learning rate before each later epoch
     #[arg(long, value_name = "FACTOR", default_value_t = 0.5)]
     decay: f32,
-    /// Seed of the initial parameters and of dropout.
+    /// Seed of the initial parameters and of dropout
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Clip the gradient of each batch to this L2 norm, so that one bad batch does not destroy the model; 0 turns clipping off. Gradients of
@@ -154,7 +154,7 @@ pub(crate) fn run(args: &PretrainArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// With what is trained.
+/// Kernels, engine and precision.
 fn means(args: &PretrainArgs, engine: EngineKind) -> anyhow::Result<Means> {
     let precision = engines::precision(engine, args.precision.as_deref())?;
     let options = EngineOptions { precision, ..EngineOptions::default() };

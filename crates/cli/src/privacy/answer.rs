@@ -67,7 +67,7 @@ impl Answer {
     pub(crate) fn as_published(query: &Query) -> Result<Self, QueryError> {
         let (judgement, rho, published) = query.judge_as_published()?;
         let mut answer = Self::new(&judgement, &query.event()?, query.delta()?, query.group());
-        answer.assumes.push(format!("rho {} may be taken for {published}", rounded_up(rho)));
+        answer.assumes.push(format!("rho {} is rounded to {published}", rounded_up(rho)));
         Ok(answer)
     }
 

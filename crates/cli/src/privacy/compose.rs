@@ -44,7 +44,7 @@ pub(crate) fn run(args: &ComposeArgs) -> anyhow::Result<()> {
         ("accountant", judgement.accountant.to_string()),
     ];
     lines.extend(judgement.adjacency.map(|adjacency| ("adjacency", adjacency.to_string())));
-    lines.push(("holds for", "a user who takes part in all of these, and in nothing else".into()));
+    lines.push(("holds for", "a user who is in all of these runs and in no other".into()));
     for (name, value) in lines {
         writeln!(out, "{name:<17} {value}")?;
     }

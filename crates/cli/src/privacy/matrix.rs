@@ -15,7 +15,7 @@ use crate::{choices::named, failure::BadInput};
 /// The designs whose matrices have coefficients, as flags name them.
 fn designs() -> impl TypedValueParser<Value = &'static Design> {
     let with_size = DESIGNS.into_iter().filter(|design| design.size.is_some());
-    named(with_size.map(|design| (design, design.name, format!("For {}", design.about))))
+    named(with_size.map(|design| (design, design.name, format!("Noise of {}", design.about))))
 }
 
 /// Which error is made small.
@@ -33,7 +33,7 @@ pub(crate) struct MatrixArgs {
     /// Kind of matrix
     #[arg(long, value_parser = designs())]
     mechanism: &'static Design,
-    /// Number of rounds (of a segment, with restarts)
+    /// Number of rounds; with restarts, of one segment
     #[arg(long)]
     rounds: u64,
     /// Minimum rounds strictly between two participations of a user, MinS

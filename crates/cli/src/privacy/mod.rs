@@ -53,7 +53,7 @@ pub(crate) enum Command {
     /// Check a ledger and recompute its epsilon.
     ///
     /// Checks the hash chain, the signatures, the given heads, the stored vectors and the participation records. Without a head, a ledger that
-    /// was truncated at an entry boundary cannot be detected. Nothing is proved against the holder of the signing key.
+    /// was truncated at an entry boundary cannot be detected. The holder of the signing key can write any ledger that passes.
     Verify(verify::VerifyArgs),
 }
 

@@ -64,7 +64,7 @@ impl From<AdjacencyName> for Adjacency {
 /// A run and what is asked about it; what the fields mean together is the library's business.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct QueryArgs {
-    /// Noise mechanism, and how users take part.
+    /// Noise mechanism, and how users take part
     #[arg(long, value_parser = mechanisms())]
     mechanism: Option<Mechanism>,
     /// Privacy accountant [default: best]
@@ -140,7 +140,7 @@ pub(crate) struct QueryArgs {
     /// Fewest honest participants whose noise is in the sum (distributed-skellam)
     #[arg(long, value_name = "USERS", help_heading = "Integer noise")]
     honest_survivors: Option<u64>,
-    /// rho of a release about which nothing else is known (zcdp)
+    /// zCDP parameter rho of a release, if nothing else is known about it (zcdp)
     #[arg(long)]
     rho: Option<f64>,
     /// Adjacency: when two datasets are neighbours [default: that of the mechanism's analysis]

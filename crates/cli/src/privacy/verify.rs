@@ -125,7 +125,7 @@ fn lines(found: &Verification, beside: &[Shown]) -> Vec<(&'static str, String)> 
 /// How often users took part, as the side file has it.
 fn observed(found: &Verification) -> Vec<(&'static str, String)> {
     let words = |frequency: Frequency| {
-        let separation = frequency.min_separation.map_or("no user took part twice".to_owned(), |separation| {
+        let separation = frequency.min_separation.map_or("no user took part more than once".to_owned(), |separation| {
             format!("at least {} between two", counted(separation.as_rounds_between(), "round"))
         });
         format!("at most {} of a user, {separation}", counted(frequency.max_participations, "participation"))
@@ -133,7 +133,7 @@ fn observed(found: &Verification) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     for (stream, observed) in &found.observed {
         lines.push(("observed", format!("in releases of {stream:?}: {}", words(observed.released))));
-        lines.push(("", format!("including failed attempts: {}", words(observed.with_failed))));
+        lines.push(("with failures", format!("including failed attempts: {}", words(observed.with_failed))));
     }
     lines
 }
@@ -141,7 +141,10 @@ fn observed(found: &Verification) -> Vec<(&'static str, String)> {
 fn heads(found: &Verification) -> String {
     match found.heads.entries_since {
         None => "none given".into(),
-        Some(since) => format!("{} given, on the chain; {} later entries", found.heads.given.len(), since),
+        Some(since) => {
+            let entries = if since == 1 { "entry" } else { "entries" };
+            format!("{} given, on the chain; {since} later {entries}", found.heads.given.len())
+        }
     }
 }
 
@@ -209,7 +212,7 @@ fn cost(found: &Verification) -> Vec<(&'static str, String)> {
 fn observed_cost(found: &Verification) -> Option<(&'static str, String)> {
     let judged = found.observed_judgement.map(|judgement| {
         let epsilon = rounded_up(judgement.epsilon.get());
-        format!("{epsilon}, assuming that who took part did not depend on what they typed; not the guarantee")
+        format!("{epsilon}, if participation did not depend on what people typed; this is not the guarantee")
     });
     let none = found.no_observed_judgement.map(|why| format!("none: {}", why.words()));
     judged.or(none).filter(|_| !found.observed.is_empty()).map(|words| ("observed epsilon", words))

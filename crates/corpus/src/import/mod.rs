@@ -275,7 +275,7 @@ pub enum ImportError {
         first: Option<BadLine>,
     },
     /// Nobody has enough tokens.
-    #[error("no user has {tokens} tokens (of {users} users); nothing was imported")]
+    #[error("no user has {tokens} tokens (the input has {users} user{}); nothing was imported", if *users == 1 { "" } else { "s" })]
     NobodyLongEnough {
         /// How many users there are.
         users: u64,
@@ -293,7 +293,7 @@ pub enum ImportError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Somebody wants it to stop.
+    /// The import was interrupted.
     #[error("interrupted; nothing was imported")]
     Interrupted,
 }

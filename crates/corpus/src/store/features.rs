@@ -11,7 +11,7 @@ pub(super) const FEATURE_BYTES: usize = 4;
 /// Why names cannot be those of columns.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FeatureNamesError {
-    /// Too many.
+    /// More features than are supported.
     #[error("there are {got} features; at most {MOST_FEATURES} are supported")]
     TooMany {
         /// The number found.
@@ -57,7 +57,7 @@ impl<'a> Features<'a> {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -186,7 +186,7 @@ impl Header {
             && absent_or(Section::LabelEnds, u128::from(self.posts) * 8)
             && self.section(Section::Labels).length.is_multiple_of(LABEL_BYTES);
         if !lengths.iter().all(fits) || !optional {
-            return Err("a table has not as many entries as its header says");
+            return Err("the length of a table is not what the header says");
         }
         Ok(())
     }

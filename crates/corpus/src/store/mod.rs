@@ -11,7 +11,7 @@
 //! | key ends    | for each user where the key ends, 64 bits; empty if keys were not kept                          |
 //! | keys        | the keys                                                                                        |
 //! | meta        | [`Meta`] as JSON; it names the features                                                         |
-//! | vocabulary  | one entry a line                                                                                |
+//! | vocabulary  | one entry per line                                                                                |
 //! | label ends  | for each post where its labels end, in labels from the first of all, 64 bits; empty if there are none |
 //! | labels      | ids of the labels of all posts one after the other, 16 bits each                                |
 //! | label names | the names as a list in JSON; empty if posts have no labels                                      |
@@ -143,11 +143,11 @@ pub enum StoreError {
         path: PathBuf,
         /// The store's rules, number of entries and fingerprint.
         own: String,
-        /// Those of the one given.
+        /// Vocabulary and rules that were given.
         given: String,
     },
     /// No such user.
-    #[error("no user {index}: the store has {users} users, numbered from 0")]
+    #[error("no user {index}: the store has {users} user{}, numbered from 0", if *users == 1 { "" } else { "s" })]
     NoUser {
         /// The requested index.
         index: u64,

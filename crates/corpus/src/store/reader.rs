@@ -54,7 +54,7 @@ impl Store {
             std::str::from_utf8(text(Section::Vocabulary)).map_err(|_| damaged("its vocabulary is not UTF-8"))?;
         let vocabulary =
             Vocabulary::parse(words).map_err(|error| StoreError::Vocabulary { path: path.to_owned(), error })?;
-        let labels = label_names(text(Section::LabelNames)).ok_or_else(|| damaged("its labels cannot be named so"))?;
+        let labels = label_names(text(Section::LabelNames)).ok_or_else(|| damaged("its label names are not valid"))?;
         let store = Self { path: path.to_owned(), map, header, meta, vocabulary, labels };
         store.check_optional().map_err(damaged)?;
         Ok(store)
@@ -68,7 +68,7 @@ impl Store {
         features::check_names(&self.meta.features).map_err(|_| "its features cannot be named so")?;
         let wanted = u128::from(self.header.users) * (self.meta.features.len() * FEATURE_BYTES) as u128;
         if u128::from(self.header.section(Section::Features).length) != wanted {
-            return Err("it has not as many features as it names");
+            return Err("the number of features differs from the number of their names");
         }
         Ok(())
     }
@@ -437,7 +437,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0

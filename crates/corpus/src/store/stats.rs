@@ -82,7 +82,7 @@ pub struct Quantiles {
     pub median: u64,
     /// Three quarters.
     pub three_quarters: u64,
-    /// Of the one with the most.
+    /// The largest value.
     pub most: u64,
     /// The mean.
     pub mean: f64,
@@ -93,7 +93,7 @@ pub struct Quantiles {
 pub struct Bin {
     /// Lower bound of the bin.
     pub from: u64,
-    /// Less than.
+    /// Upper bound of the bin, excluded.
     pub to: u64,
     /// Number of users in the bin.
     pub users: u64,
@@ -111,11 +111,11 @@ pub struct Top<'a> {
 /// Users of each part of a split.
 #[derive(Debug, Clone, Serialize, Default)]
 pub struct Parts {
-    /// To train on.
+    /// Users of the training part.
     pub train: u64,
-    /// To choose by.
+    /// Users of the validation part.
     pub validation: u64,
-    /// To test on.
+    /// Users of the test part.
     pub test: u64,
 }
 

@@ -22,7 +22,7 @@ enum Agreement {
     Other,
 }
 
-/// Of whom a clause speaks.
+/// The grammatical person of a clause.
 #[derive(Clone, Copy)]
 struct Subject {
     agreement: Agreement,

@@ -68,7 +68,7 @@ impl<T> Ranked<T> {
         Self { items, law }
     }
 
-    /// One by its frequency.
+    /// Draws an entry with probability proportional to its frequency.
     pub(super) fn draw(&self, draws: &mut Draws) -> &T {
         &self.items[self.law.draw(draws)]
     }

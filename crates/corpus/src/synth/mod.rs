@@ -56,7 +56,7 @@ pub enum Dialect {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SynthPlan {
-    /// From which everything follows.
+    /// The seed of users and text.
     pub seed: u64,
     /// How many people there are.
     pub users: u64,
@@ -102,7 +102,7 @@ pub struct Post {
     pub text: String,
     /// Its topic, and the label of a question. They lie here, so that who reads only texts pays nothing for them.
     labels: [u32; 2],
-    /// How many of them it has.
+    /// Number of its labels.
     labelled: usize,
 }
 

@@ -13,7 +13,7 @@ impl Address {
     /// No memory: where a kernel takes an optional argument.
     pub(crate) const NONE: Self = Self { at: 0, end: 0 };
 
-    /// So many 4-byte numbers further.
+    /// The address, advanced by this many 4-byte numbers.
     pub(crate) const fn plus(self, numbers: usize) -> Self {
         Self { at: self.at + 4 * numbers as u64, end: self.end }
     }
@@ -35,7 +35,7 @@ pub(crate) struct Matrix {
 }
 
 impl Matrix {
-    /// As it lies.
+    /// A matrix as stored, not transposed.
     pub(crate) const fn new(at: Address, row: usize, user: usize) -> Self {
         Self { at, row, user, transposed: false }
     }

@@ -47,7 +47,7 @@ __device__ __forceinline__ void multiply_rows(float (&sum)[SIDE][4], const float
 }
 
 // A warp has 32 rows of the kernel and all 128 columns of the block for the product, and one sequence for what comes of it.
-extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(256, 1) recur_forward_exact(const int* step, const int* flags,
+extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(256, 1) recur_forward(const int* step, const int* flags,
     const float* __restrict__ kernel, const float* __restrict__ bias, float* __restrict__ gates, float* __restrict__ states,
     float* __restrict__ cells) {
   float* shown = dynamic;                        // [2][SIDE][UNITS]
@@ -118,7 +118,7 @@ extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(256,
 // Activations become gradients of the gates' sums. A thread has four rows of the kernel and one gate of the block's units for the
 // product: each block has a part of the sum over all gates for all units, and sends every other block the part that is of its units.
 // d_states: [user][TOKENS][256], from above.
-extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(256, 1) recur_backward_exact(const float* __restrict__ kernel,
+extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(256, 1) recur_backward(const float* __restrict__ kernel,
     float* __restrict__ gates, const float* __restrict__ cells, const float* __restrict__ d_states) {
   float* gradients = dynamic;                     // [SIDE][4 * OWN]
   float* parts = gradients + SIDE * 4 * OWN;      // [4][SIDE][UNITS]

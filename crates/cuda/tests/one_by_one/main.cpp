@@ -26,12 +26,14 @@ static void launch(unsigned blocks, unsigned users, unsigned threads, F kernel) 
 int main() {
   auto place = read<u32>(PARAMETERS);
   auto start = read<float>(LENGTH), weights = read<float>((size_t)USERS * LENGTH);
-  auto factor = read<double>(USERS), squared = read<double>(USERS);
+  // Where each bounded part of an update ends.
+  const int parts = (int)read<u64>(1)[0];
+  auto ends = read<u32>(parts);
+  auto factor = read<double>((size_t)USERS * parts), squared = read<double>((size_t)USERS * parts);
   auto drawings = read<u64>(2 * USERS);
   auto key = read<u32>(8);
   auto limits = read<u64>(5);  // stochastic, the bits of the limit, the largest squared norm, the largest, the attempts
   auto present = read<u8>(USERS);
-  u32 end = PARAMETERS;
   std::vector<int> accepted(USERS), integers((size_t)USERS * PARAMETERS);
   std::vector<u64> low(USERS), high(USERS);
   std::vector<u32> largest(USERS);
@@ -40,12 +42,12 @@ int main() {
     unsigned blocks = attempt < 3 ? (PARAMETERS / 8 + 2 + 255) / 256 : 1, threads = attempt < 3 ? 256 : 32;
     launch(1, 1, USERS, [&] { again(accepted.data(), low.data(), high.data(), largest.data()); });
     launch(blocks, USERS, threads, [&] {
-      round_coordinates(weights.data(), start.data(), place.data(), factor.data(), 1, &end, (const Drawing*)drawings.data(), key.data(),
+      round_coordinates(weights.data(), start.data(), place.data(), factor.data(), parts, ends.data(), (const Drawing*)drawings.data(), key.data(),
                         present.data(), squared.data(), __int_as_float((int)limits[1]), (int)limits[0], attempt, accepted.data(), integers.data(), low.data(), high.data(),
                         largest.data());
     });
     launch(1, 1, USERS, [&] {
-      accept(squared.data(), 1, present.data(), limits[2], (u32)limits[3], low.data(), high.data(), largest.data(), accepted.data());
+      accept(squared.data(), parts, present.data(), limits[2], (u32)limits[3], low.data(), high.data(), largest.data(), accepted.data());
     });
   }
   // Something is in the sum already: chunks before this one.

@@ -41,7 +41,7 @@ pub enum Damage {
         /// What its head promises.
         expected: usize,
     },
-    /// Some are others.
+    /// The checksum does not match.
     #[error("checksum mismatch")]
     Checksum,
 }

@@ -67,7 +67,7 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// No rest.
+    /// No waiting time after an input.
     pub const NONE: Self = Self { own_s: 0, task_s: 0 };
 
     /// How long an input for a task waits for one that left before it, for the same task or for another.
@@ -103,7 +103,7 @@ pub enum Refused {
     Step {
         /// The requested step.
         step: u64,
-        /// The last one.
+        /// The last step with an input.
         last: u64,
     },
     /// An input for this model left already.
@@ -126,7 +126,7 @@ pub enum Refused {
     TooSoon {
         /// The requested step.
         step: u64,
-        /// The last one.
+        /// The last step with an input.
         last: u64,
         /// How far apart they must be.
         distance: u64,

@@ -128,10 +128,10 @@ pub struct Guard<S> {
 /// Why there is no guard. Without one nothing leaves.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum GuardError {
-    /// There is one already.
+    /// The guard already exists.
     #[error("a guard already exists here; open it, since what it remembers must not be lost")]
     Exists,
-    /// There is none.
+    /// The guard is missing.
     #[error(
         "there is no guard here. Create one on a new device. On a device that took part before, its record is lost: enrol it again with a new key"
     )]

@@ -36,7 +36,7 @@ impl ModelDigest {
         &self.0
     }
 
-    /// One that is on record.
+    /// A permit for an input that is recorded.
     pub(super) const fn recorded(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }

@@ -36,7 +36,7 @@ pub enum StoreError {
     Failed {
         /// The operation that failed.
         doing: &'static str,
-        /// To what.
+        /// The place that could not be accessed.
         place: String,
         /// Description of the failure.
         problem: String,
@@ -55,7 +55,7 @@ pub enum StoreError {
         /// Its mode.
         mode: u32,
     },
-    /// It has two names.
+    /// The file is a link or has a second name.
     #[error(
         "{place} is a link or has more than one name, which would allow two guards; give the file itself, with a single name"
     )]

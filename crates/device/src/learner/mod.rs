@@ -51,7 +51,7 @@ impl Part {
         self.rows * self.columns
     }
 
-    /// Whether it has none.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
@@ -113,9 +113,7 @@ pub enum LearnerError {
     #[error(transparent)]
     Examples(#[from] MetricsError),
     /// A learner that cannot be fine-tuned without forgetting.
-    #[error(
-        "models of {learner:?} can only be trained plainly, not with general text or soft labels; leave out [finetune]"
-    )]
+    #[error("models of {learner:?} cannot be trained with general text or soft labels; leave out [finetune]")]
     NotFineTuned {
         /// Its name.
         learner: &'static str,

@@ -57,7 +57,7 @@ pub enum BlobError {
     /// Other bytes than those that were asked for.
     #[error("the received data is not what was requested: digest mismatch")]
     Other,
-    /// Not all of them are there yet.
+    /// Some bytes are missing.
     #[error("received {got} of {declared} bytes")]
     Short {
         /// The number of bytes received.

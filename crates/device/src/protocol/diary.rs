@@ -2,7 +2,7 @@
 //!
 //! It stands beside the guard and permits nothing: the guard decides ([`crate::guard`]), the diary says it in words. It is written
 //! before an input leaves, so after a crash it may speak of one that did not; never the other way round. No word of what was typed
-//! and no time of day is in it. A server that asks for something absurd ten thousand times a day fills one line.
+//! and no time of day is in it. A server that asks for something absurd ten thousand times per day fills one line.
 
 use std::fmt::Write;
 

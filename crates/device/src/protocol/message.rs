@@ -78,7 +78,7 @@ pub struct Request {
 /// The content of a request.
 #[derive(Clone, PartialEq, Eq, Oneof)]
 pub enum Wants {
-    /// To be known.
+    /// Enrolment request.
     #[prost(message, tag = "2")]
     Enrol(Enrol),
     /// To take part, if it is needed.
@@ -154,7 +154,7 @@ pub enum Says {
     /// Come back later.
     #[prost(message, tag = "2")]
     Later(Later),
-    /// It is needed.
+    /// The device is assigned a task.
     #[prost(message, tag = "3")]
     Assignment(Assignment),
     /// So much of the report has arrived.
@@ -306,7 +306,7 @@ pub enum Reason {
     Unexpected = 9,
     /// The server cannot continue; it is not the device's fault.
     Internal = 10,
-    /// Too much is asked at once.
+    /// More requests than the server takes.
     TooMuch = 11,
 }
 

@@ -188,7 +188,7 @@ pub enum Weak {
         most: f64,
     },
     /// Too many participations.
-    #[error("the limit of participations would be {got}; this device requires {most} or less")]
+    #[error("the plan allows {got} participations per device; this device allows at most {most}")]
     Participations {
         /// The most of the plan.
         got: u64,
@@ -204,7 +204,7 @@ pub enum Weak {
         least: u64,
     },
     /// Who comes cannot be drawn.
-    #[error("the plan samples who takes part, which is not possible with devices that check in by themselves")]
+    #[error("the plan samples users, which is not possible with devices that check in by themselves")]
     Sampled,
     /// A plan that contradicts itself.
     #[error("the plan has a value of {0} that is not valid")]

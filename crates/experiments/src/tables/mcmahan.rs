@@ -83,9 +83,9 @@ fn table_1(version: Version) -> Result<Vec<Section>, TableError> {
     let about = "epsilon after 1, 10, ... 10^6 rounds at delta = users^-1.1";
     let mut printed = section(
         format!("McMahan et al., Table 1: {about}, by the moments accountant as in the paper"),
-        &["a value that differs from the printed one would say so"],
+        &["values that differ from the printed ones would be marked"],
     );
-    let mut today = section("The same runs, judged by best (privacy-loss distributions)".into(), &[]);
+    let mut today = section("The same runs with accountant best (privacy-loss distributions)".into(), &[]);
     for (users, cohort, z, published, kept) in TABLE_1 {
         if version == Version::Published && !kept {
             continue;

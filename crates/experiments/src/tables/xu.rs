@@ -75,7 +75,7 @@ pub(super) fn tables() -> Result<Vec<Section>, TableError> {
         notes: strings([
             "as published: rho rounded to two decimals before it is converted, as the paper did (rule P8)",
             "* secure aggregation: rounding inflates the sensitivity; en-US is printed as 0.25 for any squared inflation in",
-            "  [1.000417, 1.008824), of which the paper does not say which",
+            "  [1.000417, 1.008824); the paper does not say which",
         ]),
         cells: Vec::new(),
     };

@@ -41,7 +41,7 @@ pub struct Membership {
     pub took_part: u64,
     /// Members that were looked at; all of them took part.
     pub members: usize,
-    /// Others.
+    /// Number of users who took no part.
     pub others: usize,
     /// The attack on the private model.
     pub private: Roc,

@@ -113,7 +113,7 @@ struct Planted {
     words: Vec<u32>,
     users: u64,
     repeats: u32,
-    /// Who has it.
+    /// Users who hold the secret.
     holders: Vec<u64>,
 }
 

@@ -16,11 +16,13 @@ use privacy::rng::NoiseSource;
 use thiserror::Error;
 
 use super::{Sampler, left_out::LeftOut};
+use crate::numbers::counted;
 
 /// Too few users may still take part.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "only {found} users may still take part in round {}, which needs {wanted}: the others must wait or have reached their participation limit (failed rounds count too). So the run cannot continue. End it with keyhush train --end DIR, and start another with a larger participation.population or max_participations, or a smaller min_separation",
+    "only {} may still take part in round {}, which needs {wanted}: the others must wait or have reached their participation limit (failed rounds count too). So the run cannot continue. End it with keyhush train --end DIR, and start another with a larger participation.population or max_participations, or a smaller min_separation",
+    counted(*found, "user"),
     .step + 1
 )]
 pub struct TooFewLeft {

@@ -94,7 +94,7 @@ impl Section for SecAgg {
         let least = key(
             "least_survivors",
             "450",
-            "no sum is opened with fewer devices; real devices: at least the report goal",
+            "smallest number of devices in a sum; with real devices at least the report goal",
         );
         visit.may(&least, &mut self.least_survivors);
         let noise = key(
@@ -105,7 +105,8 @@ impl Section for SecAgg {
         visit.or(&noise, &mut self.noise, usual.noise);
         let groups = key("groups", "1", "groups per round, each with its own secure sum; the server sees each sum");
         visit.or(&groups, &mut self.groups, usual.groups);
-        let leave_out = "devices in this many failed rounds are not asked again; \"arrival\" and \"once\"";
+        let leave_out =
+            "devices that were in this many failed rounds are not asked again; only with \"arrival\" and \"once\"";
         visit.or(&key("leave_out_after", "3", leave_out), &mut self.leave_out_after, usual.leave_out_after);
         let spoilers = key("spoilers", "1", "simulations only: users who spoil every sum that they take part in");
         visit.rare(&spoilers, &mut self.spoilers, 0);

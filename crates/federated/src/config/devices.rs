@@ -42,15 +42,15 @@ impl Section for Devices {
         let usual = Self::default();
         let select = key("select_seconds", "60.0", "how long a round waits for its full number of devices");
         visit.or(&select, &mut self.select_seconds, usual.select_seconds);
-        let report = key("report_seconds", "600.0", "time that a device has for its report");
+        let report = key("report_seconds", "600.0", "seconds that a device has for its report");
         visit.or(&report, &mut self.report_seconds, usual.report_seconds);
-        let answer = key("answer_seconds", "60.0", "time that it has for each other message of secure aggregation");
+        let answer = key("answer_seconds", "60.0", "seconds that it has for each other message of secure aggregation");
         visit.or(&answer, &mut self.answer_seconds, usual.answer_seconds);
         let tick = key("tick_seconds", "5.0", "reports are sent at multiples of this, so that timing reveals nothing");
         visit.or(&tick, &mut self.tick_seconds, usual.tick_seconds);
         let begin = key("begin_with", "1000", "enrolled devices needed before the first round starts");
         visit.may(&begin, &mut self.begin_with);
-        let timer = "how long a device rests after a report; `keyhush plan` proposes a value";
+        let timer = "hours that a device waits after a report; `keyhush plan` proposes a value";
         visit.may(&key("timer_hours", "48.0", timer), &mut self.timer_hours);
     }
 }

@@ -57,10 +57,11 @@ impl Section for Evaluation {
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
         let usual = Self::default();
-        let every = key("every", "10", "in rounds; also before the first and after the last");
+        let every =
+            key("every", "10", "rounds between evaluations; also one before the first round and one after the last");
         visit.or(&every, &mut self.every, usual.every);
         visit.or(&key("users", "200", "most held-out users"), &mut self.users, usual.users);
-        let tokens = key("most_tokens", "20_000", "most tokens, all of them together");
+        let tokens = key("most_tokens", "20_000", "most tokens evaluated, over all held-out users");
         visit.or(&tokens, &mut self.most_tokens, usual.most_tokens);
         let stop = key("stop_at_accuracy", "0.2", "stop at this accuracy; needs privacy.max_epsilon, used as a filter");
         visit.may(&stop, &mut self.stop_at_accuracy);
@@ -93,6 +94,6 @@ impl Section for Checkpoint {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        visit.or(&key("every", "10", "in rounds"), &mut self.every, 10);
+        visit.or(&key("every", "10", "rounds between checkpoints"), &mut self.every, 10);
     }
 }

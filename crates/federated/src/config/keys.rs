@@ -83,7 +83,7 @@ pub(super) trait ByKind: Section {
 /// What holds if the kind of a section is not given.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Usual {
-    /// It must be given.
+    /// The kind must be given.
     None,
     /// This one; it is written anyway.
     Written(&'static str),

@@ -45,7 +45,8 @@ impl Section for Local {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        let algorithm = key("algorithm", "\"fedavg\"", "a step per batch, or one in total");
+        let algorithm =
+            key("algorithm", "\"fedavg\"", "\"fedavg\": one step per batch; \"fedsgd\": one step per round");
         visit.choose(&algorithm, self, Usual::Written(FEDAVG));
         if let LocalAlgorithm::Fedavg { epochs, .. } = &mut self.algorithm {
             visit.may(&key("epochs", "1", "E: passes over a user's text"), epochs);

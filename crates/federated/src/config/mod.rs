@@ -204,7 +204,7 @@ const STANDS_FOR: Head = head(
 const EVALUATION: Head = head("evaluation", "When accuracy is measured, on held-out users.");
 const AUDIT: Head =
     head("audit", "Canary users that audit the run: an empirical lower bound on epsilon (docs/AUDITS.md).");
-const CHECKPOINT: Head = head("checkpoint", "When the state is saved; a crash loses no release in any case.");
+const CHECKPOINT: Head = head("checkpoint", "When the state is saved. A crash never loses a release.");
 
 impl Section for Config {
     fn unsaid() -> Self {
@@ -242,7 +242,7 @@ impl Section for Config {
         visit.may(&noise, &mut self.noise_seed);
         let fast = key("floating_point_noise", "true", "simulations only: faster noise that is not exact");
         visit.rare(&fast, &mut self.floating_point_noise, false);
-        let aggregation = key("aggregation", "\"plain\"", "with \"secagg\" nobody sees a single update");
+        let aggregation = key("aggregation", "\"plain\"", "\"plain\", or \"secagg\": the server only sees sums");
         visit.choose(&aggregation, self, Usual::Unwritten(PLAIN));
         visit.section(&DATA, &mut self.data, true);
         visit.section(&MODEL, &mut self.model, true);

@@ -18,7 +18,7 @@ pub struct Model {
 /// The origin of a model's initial parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelStart {
-    /// They are random.
+    /// Parameters drawn at random.
     New(NewModel),
     /// They are those of another model or run.
     From(EarlierModel),
@@ -105,7 +105,7 @@ impl Section for Model {
                 visit.unavailable(&public, "from, the model to start from");
             }
             ModelStart::From(earlier) => {
-                let says = "a new model: with from, the folder of the model decides it";
+                let says = "a new model: with `from`, the folder of the earlier model sets this";
                 new.iter().for_each(|key| visit.unavailable(key, says));
                 visit.rare(&features, &mut self.user_features, false);
                 visit.need(&from, &mut earlier.from);

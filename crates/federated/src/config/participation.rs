@@ -91,7 +91,7 @@ impl Section for Participants {
             visit.need(&most.because("how often a device takes part at most (MaxP)"), max_participations);
         }
         let vanish = key("vanish", "0.02", "simulations only: share of a round's users that drop out");
-        let absent = key("allow_absent", "true", "accept a store that has less than half of the population");
+        let absent = key("allow_absent", "true", "allow a store with less than half of the declared population");
         match &mut self.simulated {
             Some(simulated) => {
                 visit.may(&vanish, &mut simulated.vanish);

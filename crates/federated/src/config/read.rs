@@ -287,7 +287,7 @@ fn inline(value: &Value) -> Option<&dyn TableLike> {
 fn not_a_section(name: &str, item: &Item) -> String {
     match item {
         Item::ArrayOfTables(_) => format!("must be a single section: write [{name}] once"),
-        _ => format!("is a section, not a value: write [{name}], and its keys below it"),
+        _ => format!("must be a section: write [{name}] and its keys below it"),
     }
 }
 
@@ -299,7 +299,7 @@ fn no_such_value(said: &str, names: &[&str]) -> String {
 
 /// Reads a value, or says what it must be.
 pub(super) fn leaf<T: DeserializeOwned>(item: &Item) -> Result<T, String> {
-    let Some(value) = item.as_value() else { return Err("is a key, not a section: give it a value".to_owned()) };
+    let Some(value) = item.as_value() else { return Err("must be a value, not a section".to_owned()) };
     if value.as_str().is_some_and(|text| text.trim().is_empty()) {
         return Err("is empty: give it a value, or leave it out".to_owned());
     }

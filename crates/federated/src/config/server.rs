@@ -57,7 +57,7 @@ impl Section for Server {
     fn keys<V: Visit>(&mut self, visit: &mut V) {
         visit.choose(&key("optimizer", "\"sgd\"", ""), self, Usual::None);
         visit.need(&key("learning_rate", "1.0", "eta_s: learning rate of the server"), &mut self.learning_rate);
-        let tau_key = key("tau", "0.001", "smaller values adapt more");
+        let tau_key = key("tau", "0.001", "smaller values adapt more to each coordinate");
         match &mut self.optimizer {
             ServerOptimizer::Sgd => {}
             ServerOptimizer::Momentum { momentum } => {

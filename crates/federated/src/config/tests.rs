@@ -222,7 +222,7 @@ fn what_is_wrong_is_said_with_what_is_allowed() {
         (with(&of_tree, "privacy.restarts=20"), "privacy.restarts: must be a list, such as [10, 20], got 20"),
         (with(&of_tree, "privacy.restarts=[\"a\"]"), "privacy.restarts: must be a whole number, 0 or more, got \"a\""),
         (vec!["noise_seed=1979-05-27"], "noise_seed: must be a whole number, 0 or more, got a date"),
-        (vec!["clip=3"], "clip: is a section, not a value: write [clip]"),
+        (vec!["clip=3"], "clip: must be a section: write [clip]"),
         (vec!["schedule=3"], "schedule: must be written as [[schedule]]"),
         (vec!["rounds.x=1"], "rounds.x: rounds is not a section"),
         (vec!["rounds={ x = 1 }"], "rounds: must be a whole number, 0 or more, got a table"),

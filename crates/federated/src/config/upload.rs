@@ -69,7 +69,8 @@ impl Section for Upload {
             Self::Grid | Self::Dense => {}
             Self::Sparse(sparse) => {
                 visit.need(&key("share", "0.001", "share of coordinates sent"), &mut sparse.share);
-                let momentum = key("momentum", "0.9", "momentum of what is kept; 0 for none");
+                let momentum =
+                    key("momentum", "0.9", "momentum of the coordinates that are kept for later; 0 for none");
                 visit.or(&momentum, &mut sparse.momentum, MOMENTUM);
                 let clip = key("local_clip", "1.0", "clips a local update before it is added to what is kept");
                 visit.may(&clip, &mut sparse.local_clip);

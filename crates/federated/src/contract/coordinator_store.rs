@@ -32,7 +32,7 @@ pub fn coordinator_store(make: Make<'_>, again: Again<'_>) {
     as_the_plain_one(make(), again);
 }
 
-/// Somebody.
+/// The key of a device.
 fn device(number: u64) -> DeviceKey {
     let mut key = [7; 32];
     key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());

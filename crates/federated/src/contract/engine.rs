@@ -56,7 +56,7 @@ pub enum Reference {
     /// be made of exactly that. It must be near what a worker with these kernels comes to: the distance between the two vectors is at most
     /// the share `tolerance` of their norm, and so is that between losses and norms.
     Own {
-        /// Of the worker.
+        /// Kernels of the reference computation.
         kernels: KernelPath,
         /// Such as 0.01: vectors are rounded to a grid, at random, by either.
         tolerance: f64,

@@ -352,7 +352,7 @@ pub struct Means {
     pub processes: usize,
     /// The engine.
     pub engine: EngineKind,
-    /// And how.
+    /// How the engine computes.
     pub options: EngineOptions,
     /// On what, once the engine is made ([`Self::settled_by`]) and where that matters.
     pub hardware: Option<Hardware>,

@@ -5,7 +5,7 @@ use privacy::rng::{NoiseSource, Purpose, StreamKey};
 /// When a user vanishes. A user who sent its input before is in the sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Vanishes {
-    /// Before it says anything.
+    /// Drops out before sending keys.
     BeforeKeys,
     /// After its keys, before it shares them.
     BeforeShares,
@@ -13,7 +13,7 @@ pub enum Vanishes {
     BeforeInput,
     /// After its input, before it helps to take masks off.
     BeforeUnmask,
-    /// It stays.
+    /// Does not drop out.
     Never,
 }
 

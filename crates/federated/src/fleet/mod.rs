@@ -90,7 +90,7 @@ impl<R: Fleet, E: Fleet> Fleet for WithEvaluations<R, E> {
 /// The attempt at a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct At<'a> {
-    /// Of which releases: [`Phase::stream`].
+    /// The ledger stream ([`Phase::stream`]).
     pub stream: &'a str,
     /// The step within its stream.
     pub step: u64,
@@ -126,7 +126,7 @@ pub struct RoundTask<'a> {
 pub struct Stop(AtomicBool);
 
 impl Stop {
-    /// Nobody does.
+    /// No users train.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicBool::new(false))
@@ -137,7 +137,7 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody has asked.
+    /// Whether a stop was requested.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)

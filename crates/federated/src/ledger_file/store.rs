@@ -28,7 +28,7 @@ pub struct FileStore {
     disk: Arc<dyn Disk>,
     paths: Paths,
     head: Head,
-    /// Gone before the lock is.
+    /// Dropped before the lock is released.
     discarded: Discarded,
     /// The lock of the one writer; none in a store that was opened for reading.
     lock: Option<Lock>,

@@ -123,7 +123,7 @@ pub struct Diagnostics {
     pub users: u64,
     /// Tokens they predicted.
     pub tokens: u64,
-    /// Their loss a token before learning.
+    /// Their loss per token before learning.
     pub loss: Option<f64>,
     /// The norms of their updates before clipping: least, 10 %, median, 90 %, most; of those that are numbers.
     pub norm_quantiles: Option<[f64; 5]>,

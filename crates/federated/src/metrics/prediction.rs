@@ -58,24 +58,24 @@ pub static PERPLEXITY: Metric = Metric {
 /// How many of the ten words that are predicted first are among the 10 most frequent, on average (McMahan et al. 2018, Table 3).
 pub static HEAD_10: Metric = Metric {
     name: "head10",
-    label: "of 10 predictions, among the 10 most frequent words",
-    column: "of 10 predictions, among the 10 most frequent words",
+    label: "share of the first 10 predictions among the 10 most frequent words",
+    column: "share of the first 10 predictions among the 10 most frequent words",
     ..head(|counts| words_in_head(counts, 0))
 };
 
-/// Among the 50 most frequent.
+/// Share of the first 10 predictions among the 50 most frequent words.
 pub static HEAD_50: Metric = Metric {
     name: "head50",
-    label: "of 10 predictions, among the 50 most frequent words",
-    column: "of 10 predictions, among the 50 most frequent words",
+    label: "share of the first 10 predictions among the 50 most frequent words",
+    column: "share of the first 10 predictions among the 50 most frequent words",
     ..head(|counts| words_in_head(counts, 1))
 };
 
 /// Among the 100 most frequent.
 pub static HEAD_100: Metric = Metric {
     name: "head100",
-    label: "of 10 predictions, among the 100 most frequent words",
-    column: "of 10 predictions, among the 100 most frequent words",
+    label: "share of the first 10 predictions among the 100 most frequent words",
+    column: "share of the first 10 predictions among the 100 most frequent words",
     ..head(|counts| words_in_head(counts, 2))
 };
 

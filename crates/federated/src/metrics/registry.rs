@@ -106,9 +106,9 @@ impl Unit {
 /// Which way is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
-    /// More of it.
+    /// Larger values are better.
     Higher,
-    /// Less of it.
+    /// Smaller values are better.
     Lower,
 }
 

@@ -11,6 +11,7 @@ use crate::{
         Config, ConfigError, Crowd, Data, EstimatorKind, FineTune, LocalAlgorithm, Mask, Mechanism, ModelStart,
         NoisePlace, ParticipationKind, Sparse, Upload,
     },
+    numbers::counted,
     protocol::limits::NotEnforceable,
 };
 
@@ -168,7 +169,10 @@ fn estimator(config: &Config) -> Result<(), ConfigError> {
     if total_weight.or(least_total_weight).is_some_and(|w| w > most) {
         return refuse(
             "estimator",
-            format!("weights are at most 1, so the total weight of {most} users is at most {most}"),
+            format!(
+                "weights are at most 1, so the total weight of {} is at most {most}",
+                counted(config.participation.population, "user")
+            ),
         );
     }
     match estimator.kind {
@@ -299,7 +303,7 @@ fn sparse_upload(config: &Config, sparse: &Sparse) -> Result<(), ConfigError> {
         return refuse("upload.local_clip", "must be finite and above 0: leave it out for none");
     }
     if sparse.warm_up > config.rounds {
-        return refuse("upload.warm_up", format!("must be at most rounds, which are {}", config.rounds));
+        return refuse("upload.warm_up", format!("must be at most the number of rounds, {}", config.rounds));
     }
     if config.aggregation.is_secure() {
         let why = "\"sparse\" is only valid with aggregation = \"plain\": which coordinates a device sends depends on its text, and the server would see it; use upload.kind = \"mask\", which is the same for all devices";
@@ -313,7 +317,7 @@ fn sparse_upload(config: &Config, sparse: &Sparse) -> Result<(), ConfigError> {
 fn mask_upload(config: &Config, mask: &Mask) -> Result<(), ConfigError> {
     share(mask.share)?;
     if config.privacy.correlated().is_some() {
-        let why = "\"mask\" is only valid with mechanism = \"gaussian\" or \"none\": correlated noise subtracts in later rounds the noise it added to the same coordinates, and each round has others";
+        let why = "\"mask\" is only valid with mechanism = \"gaussian\" or \"none\": correlated noise subtracts in later rounds the noise it added to the same coordinates, and each round has a different mask";
         return refuse("upload.kind", why);
     }
     if !matches!(config.clip.kind().name(), "flat" | "adaptive") {
@@ -323,7 +327,7 @@ fn mask_upload(config: &Config, mask: &Mask) -> Result<(), ConfigError> {
         );
     }
     if mask.keep_rest && config.aggregation.is_secure() {
-        let why = "only valid with aggregation = \"plain\": a device of a secure sum does not learn whether its update was in it, so it cannot know what it still owes";
+        let why = "only valid with aggregation = \"plain\": a device of a secure sum does not learn whether its update was in it, so it cannot know what it still has to send";
         return refuse("upload.keep_rest", why);
     }
     if mask.keep_rest { keeps_rest(config) } else { greedy(config) }
@@ -338,7 +342,7 @@ fn greedy(config: &Config) -> Result<(), ConfigError> {
 fn keeps_rest(config: &Config) -> Result<(), ConfigError> {
     greedy(config)?;
     if config.noise_seed.is_none() && !config.data.is_on_devices() {
-        let why = "is missing: what simulated users keep must be recomputed after a crash, so such a run must be a simulation (P20, P21)";
+        let why = "is missing: what simulated users keep is recomputed after a crash, which needs repeatable noise; set a noise_seed (rules P20 and P21 of docs/PRIVACY.md)";
         return refuse("noise_seed", why);
     }
     match config.participation.kind {
@@ -468,7 +472,7 @@ pub(super) fn warnings(config: &Config, phases: &[Phase]) -> Vec<String> {
     }
     if let Some(large) = &config.stands_for {
         warnings.push(format!(
-            "{} users per round stand in for {}: the epsilon of this run is that of the small cohort and means nothing; projected_epsilon is that of the large one",
+            "a cohort of {} stands in for one of {}: the epsilon of this run is that of the small cohort and means nothing; projected_epsilon is that of the large one",
             config.participation.cohort, large.cohort
         ));
     }

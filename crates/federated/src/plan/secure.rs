@@ -240,7 +240,7 @@ fn range(config: &Config, cohort: u64) -> Result<(u32, u32), ConfigError> {
         let fewest = libm::ceil(mean / (1.0 - dropout)) + 1.0;
         let most = libm::ceil(fewest * MORE_THAN_NEEDED);
         if !(3.0..=f64::from(secagg::parameters::MOST_CLIENTS)).contains(&most) || fewest > population {
-            let why = format!("a round of {cohort} reports needs {fewest} devices, and {population} are declared");
+            let why = format!("a round of {cohort} reports needs {fewest} devices, but only {population} are declared");
             return Err(ConfigError::new("participation.population", why));
         }
         return Ok((fewest as u32, most.min(population) as u32));
@@ -303,7 +303,7 @@ fn in_groups(said: Assumptions, groups: u32, (fewest, most): (u32, u32)) -> Resu
 fn least_survivors(least: u64, floor: u32, left: u32) -> Result<u32, ConfigError> {
     u32::try_from(least).ok().filter(|least| (floor..=left).contains(least)).ok_or_else(|| {
         let why = format!(
-            "must be from {floor} (a smaller sum would hide nobody, or fewer than promised) to {left} (what is left of the smallest group when as many drop out as may)"
+            "must be from {floor} (a smaller sum would hide nobody, or fewer than promised) to {left} (what remains of the smallest group after the allowed drop-outs)"
         );
         ConfigError::new("secagg.least_survivors", why)
     })

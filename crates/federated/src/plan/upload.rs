@@ -27,7 +27,7 @@ pub struct UploadPlan {
     said: Option<Upload>,
     /// Coordinates of an update.
     parameters: usize,
-    /// From which masks follow; public.
+    /// Public seed of the masks.
     seed: u64,
     /// Whether users are real devices.
     on_devices: bool,
@@ -177,7 +177,10 @@ impl UploadPlan {
             Upload::Grid => "all coordinates, as integers".to_owned(),
             Upload::Dense => "all coordinates, as 32-bit floats, rounded to the grid by the server".to_owned(),
             Upload::Sparse(sparse) => {
-                format!("the largest {} of the coordinates; the others are kept by the device", percent(sparse.share))
+                format!(
+                    "the largest {} of the coordinates; the device keeps the others for later rounds",
+                    percent(sparse.share)
+                )
             }
             Upload::Mask(mask) => {
                 let others = if mask.keep_rest { "are kept by the device" } else { "are forgotten" };

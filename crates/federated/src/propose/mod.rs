@@ -204,7 +204,7 @@ pub fn propose(ask: &Ask) -> Result<Proposal, ProposeError> {
     let family = &families[number];
     if chosen.times_bearable() > HOPELESS {
         let problem = format!(
-            "at a report goal of {} it needs {:.0} times the noise that a model tolerates (z/m = {:.2e} instead of {:.2e}); {}",
+            "at a report goal of {} this needs {:.0} times the noise that a model tolerates (z/m = {:.2e} instead of {:.2e}); {}",
             chosen.cohort,
             chosen.times_bearable(),
             chosen.noise_ratio,
@@ -356,7 +356,7 @@ fn instead(ask: &Ask, family: &Family<'_>, chosen: &Candidate) -> Result<String,
     if chosen.max_participations != Some(1) {
         ways.push("a larger population".to_owned());
     }
-    let last = ways.pop().unwrap_or_else(|| "a system that serves more users".to_owned());
+    let last = ways.pop().unwrap_or_else(|| "a server that can handle more users per round".to_owned());
     Ok(format!("possible instead: {}{}{last}", ways.join(", "), if ways.is_empty() { "" } else { ", or " }))
 }
 
@@ -426,7 +426,7 @@ fn reason(ask: &Ask, chosen: &Candidate, best: &[Candidate]) -> String {
     }
     why.push('.');
     if ask.mechanism.is_none() {
-        why += " It does not require sampling; independent noise would need users sampled at random, which a fleet of devices cannot guarantee.";
+        why += " It does not require sampling; independent noise would need users sampled at random, which is not possible with devices that check in by themselves.";
     }
     why
 }

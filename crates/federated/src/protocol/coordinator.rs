@@ -694,7 +694,7 @@ impl Coordinator {
         self.tasks.get(task).and_then(|running| running.desk.as_ref()).is_some_and(Desk::has_closed)
     }
 
-    /// The same of any task.
+    /// The same as [`Self::has_closed`], for any task.
     #[must_use]
     pub fn has_any_closed(&self) -> bool {
         self.tasks.values().filter_map(|running| running.desk.as_ref()).any(Desk::has_closed)

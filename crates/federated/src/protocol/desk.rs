@@ -108,7 +108,7 @@ pub enum Closed {
 /// The progress of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// It works, until then.
+    /// The device has until this time to report.
     Working {
         /// When its time is over.
         until: u64,
@@ -154,11 +154,11 @@ impl Place {
 /// What became of devices, as over-selection counts it: did they report in the time that others took?
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Fates {
-    /// Who did, whether or not it was still needed.
+    /// Devices that reported, whether or not the report was still needed.
     pub reported: u64,
-    /// Who did not.
+    /// Devices that did not report.
     pub dropped: u64,
-    /// Who may still.
+    /// Devices that may still report.
     pub open: BTreeSet<Ticket>,
 }
 
@@ -204,7 +204,7 @@ pub enum DeskError {
 pub enum Taken {
     /// It is in the sum.
     Added,
-    /// It was there before.
+    /// The report is already in the sum.
     Known,
     /// It came too late, or the attempt needs no more.
     Late,

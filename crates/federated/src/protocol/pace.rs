@@ -6,13 +6,13 @@
 
 /// Devices that a round wants are to be able to come together within so many seconds: less than they wait for it.
 const TOGETHER_S: f64 = 5.0;
-/// And no more than so many check-ins a second for that.
+/// And no more than so many check-ins per second for that.
 const MOST_TOGETHER: f64 = 2_000.0;
 
 /// How often devices should check in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pace {
-    /// Check-ins a second that the server takes, of all devices together; more where rounds want so many devices at once that they would
+    /// Check-ins per second that the server takes, of all devices together; more where rounds want so many devices at once that they would
     /// never be there together otherwise.
     pub most_per_second: f64,
     /// No device comes back sooner, in seconds.
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_large_round_gets_its_devices_together() {
         let pace = Pace::default();
-        // At 200 a second, 20 seconds of patience never bring more than 4,000 of these together.
+        // At 200 per second, 20 seconds of patience never bring more than 4,000 of these together.
         let mean_s = |together| pace.mean_s(Calls { enrolled: 10_000, per_second: f64::INFINITY, together });
         let there = |together| 10_000.0 * 20.0 / (20.0 + mean_s(together));
         assert!((mean_s(130) - 50.0).abs() < 1e-9, "a small round changes nothing");

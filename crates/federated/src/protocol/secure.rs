@@ -310,7 +310,7 @@ impl SecureDesk {
 
 /// What comes after a phase.
 enum Advanced {
-    /// Another one.
+    /// The next phase.
     To(Phase),
     /// All answers have arrived.
     Complete(CollectUnmask),

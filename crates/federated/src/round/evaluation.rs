@@ -60,7 +60,7 @@ pub struct FailedEvaluation {
     pub rounds: u64,
     /// The reason.
     pub reason: FailureReason,
-    /// Whether nobody is asked for it any more.
+    /// Whether the evaluation is not attempted again.
     pub left_out: bool,
 }
 

@@ -24,7 +24,7 @@ use crate::{
 pub(super) struct Beginning {
     settings: String,
     settings_digest: Digest,
-    /// Of the first parameters.
+    /// Digest of the initial parameters.
     start: Digest,
     /// Of the run's noise key, from which the order of arrivals follows; none where the noise is simulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -28,7 +28,7 @@ pub enum Way<'a> {
 /// What happens to the ledger when all rounds are done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
-    /// It is closed.
+    /// The ledger is closed.
     Close,
     /// It stays open until the choice among the runs of a sweep is counted in it (rule P22).
     Choose,

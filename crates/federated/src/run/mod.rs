@@ -182,7 +182,7 @@ pub fn belongs_to_a_sweep(home: &(impl Home + Records)) -> Result<(), RunError> 
     if is_closed(home)? {
         return Ok(home.remove_paper(Paper::PartOfASweep)?);
     }
-    let words = "This run belongs to a sweep. Its ledger is closed, and its cost known, when the sweep has finished: run the same\nkeyhush sweep command again.\n";
+    let words = "This run belongs to a sweep. Its ledger is closed, and its cost known, once the sweep has finished: run the same\nkeyhush sweep command again.\n";
     Ok(home.write_paper(Paper::PartOfASweep, words)?)
 }
 

@@ -404,10 +404,10 @@ fn devices(config: &Config, said: &DeviceText, learner: &dyn Learner) -> Result<
         }
     };
     if let Some(path) = said.public_text.as_ref().filter(|_| public.is_empty()) {
-        return Err(wrong(format!("{} has no text in it, and models are to be measured on it", path.display())).into());
+        return Err(wrong(format!("{} has no text, but models are evaluated on it", path.display())).into());
     }
     if !public.is_empty() && learner.learns_labels() {
-        return Err(wrong("has no labels, but labels are what is learned: leave it out".to_owned()).into());
+        return Err(wrong("has no labels to learn: leave it out".to_owned()).into());
     }
     let dialect = said.dialect.unwrap_or(Dialect::Informal);
     let mut made_up = SynthPlan::new(said.seed.unwrap_or(1), config.evaluation.users, dialect);
@@ -523,7 +523,11 @@ fn learned(
         Weights::Ngrams(_) => return Err(wrong("an n-gram model cannot be trained further".into())),
     };
     if config.model.learner.as_ref().is_some_and(|said| said != name) {
-        return Err(ConfigError::new("model.learner", format!("the model to start from was made by {name:?}")).into());
+        return Err(ConfigError::new(
+            "model.learner",
+            format!("the model to start from was trained by the learner {name:?}"),
+        )
+        .into());
     }
     match weights {
         Weights::Recurrent { config: model, values } => {

@@ -89,7 +89,7 @@ impl Presence {
         let share = 100.0 * there as f64 / declared.max(1) as f64;
         let step = if self.fixed {
             format!(
-                " but is still divided by {}; its step is {} % as long, with all of the noise",
+                " but is still divided by {}; the model moves {} % as far per round, with the full noise",
                 grouped(cohort),
                 few(share)
             )
@@ -163,7 +163,7 @@ mod tests {
     fn what_is_missing_is_said_with_what_it_does() {
         assert_eq!(
             presence(2_000, 1_184, false).words(),
-            "1,184 of the 2,000 declared users exist (131 more are held out for evaluation); the others contribute nothing, so a round of 500 has 296 on average but is still divided by 500; its step is 59 % as long, with all of the noise"
+            "1,184 of the 2,000 declared users exist (131 more are held out for evaluation); the others contribute nothing, so a round of 500 has 296 on average but is still divided by 500; the model moves 59 % as far per round, with the full noise"
         );
         assert_eq!(
             presence(1_184, 1_184, false).words(),

@@ -1,7 +1,7 @@
 //! Counts users whose training diverged, for the terminal: their updates are not finite and count as zero, and no file of a private run may
 //! say how many there were (rule P12).
 
-use crate::metrics::Diagnostics;
+use crate::{metrics::Diagnostics, numbers::counted};
 
 /// What this process saw.
 #[derive(Debug, Default)]
@@ -21,7 +21,8 @@ impl RunAway {
         let Diagnostics { round, users, not_finite, .. } = seen;
         first.then(|| {
             format!(
-                "round {round}: training diverged for {not_finite} of {users} users; their updates are not finite and count as zero; {HELPS}"
+                "round {round}: training diverged for {not_finite} of {}; their updates are not finite and count as zero; {HELPS}",
+                counted(*users, "user")
             )
         })
     }

@@ -63,8 +63,8 @@ pub fn prompts_of(text: &str) -> Result<Vec<String>, String> {
     let prompts: Vec<String> = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
     let long = prompts.iter().find(|prompt| prompt.len() > MOST_BYTES);
     match (prompts.len(), long) {
-        (0, _) => Err("there are no prompts in it; write one on each line".into()),
-        (count, _) if count > MOST_PROMPTS => Err(format!("it has {count} prompts; {MOST_PROMPTS} are the most")),
+        (0, _) => Err("contains no prompts; write one per line".into()),
+        (count, _) if count > MOST_PROMPTS => Err(format!("has {count} prompts; at most {MOST_PROMPTS} are allowed")),
         (_, Some(long)) => {
             let beginning: String = long.chars().take(20).collect();
             Err(format!("the prompt that begins with {beginning:?} is longer than {MOST_BYTES} bytes; shorten it"))

@@ -99,7 +99,7 @@ impl Estimate {
 #[must_use]
 pub fn in_brackets(seeds: usize) -> &'static str {
     if seeds < FEWEST_FOR_AN_INTERVAL {
-        "with the range of the values, which are too few for an interval"
+        "with the range of the values (too few for a confidence interval)"
     } else {
         "with bootstrapped 95 % intervals"
     }

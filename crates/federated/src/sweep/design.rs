@@ -27,7 +27,7 @@ pub enum DesignError {
         first: String,
         /// The second of the two runs.
         second: String,
-        /// Theirs.
+        /// The folder that both would share.
         folder: String,
     },
     /// The settings of a combination are wrong.

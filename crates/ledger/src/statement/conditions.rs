@@ -28,11 +28,9 @@ fn kept_by(plan: &Plan) -> String {
                 "the limits on who takes part and how often, and the declared number of participants, were enforced by {who}; nobody else checks them"
             )
         }
-        (true, false) => format!("the users of each round were sampled as stated by {who}; nobody else checks it"),
+        (true, false) => format!("sampling the users of each round was up to {who}; nobody else checks it"),
         (true, true) => {
-            format!(
-                "the users of each round were sampled, and limits enforced, as stated by {who}; nobody else checks it"
-            )
+            format!("sampling the users of each round and enforcing the limits was up to {who}; nobody else checks it")
         }
     }
 }
@@ -50,7 +48,7 @@ fn limits(plan: &Plan) -> bool {
 const fn devices(aggregation: &Aggregation) -> &'static str {
     match aggregation {
         Aggregation::Plain { .. } => {
-            "devices follow the protocol: each sends at most one clipped update per round, computed from its own user's text; whoever adds them up checks its norm, and nothing else"
+            "devices follow the protocol: each sends at most one clipped update per round, computed from its own user's text; the aggregator checks its norm and nothing else"
         }
         Aggregation::Secure { sees_sum: Some(_), .. } => {
             "devices follow the protocol: each sends at most one clipped update per round, computed from its own user's text; under secure aggregation nobody can check that"
@@ -69,7 +67,7 @@ fn fixed(plan: &Plan) -> &'static str {
     }
 }
 
-/// What all of it says nothing about.
+/// What the guarantee does not cover.
 pub(super) fn not_covered<S: LedgerStore>(ledger: &Ledger<S>) -> Vec<String> {
     let plan = ledger.plan();
     let mut words = vec![
@@ -90,7 +88,7 @@ pub(super) fn not_covered<S: LedgerStore>(ledger: &Ledger<S>) -> Vec<String> {
         words.push("The ledger records exactly, without noise, how many attempts failed and why.".into());
     }
     if samples(plan) {
-        words.push("Amplification by sampling does not hold against anyone who sees who took part in a round, such as the operators of the system: the epsilon above assumes a secret sample, and theirs is larger.".into());
+        words.push("Amplification by sampling does not hold against anyone who sees who took part in a round, such as the operators of the system: the epsilon above assumes that the sample is secret; against them it is larger.".into());
     }
     words
 }

@@ -113,7 +113,7 @@ fn setting(aggregation: &Aggregation) -> String {
 /// Who sees single updates under secure aggregation.
 fn single_updates(sees: Option<&str>) -> String {
     match sees {
-        None => "Single updates are seen by nobody".to_owned(),
+        None => "Nobody sees single updates".to_owned(),
         Some(who) => format!("It is simulated: the protocol shows single updates to nobody, but {who} sees them all"),
     }
 }
@@ -121,7 +121,7 @@ fn single_updates(sees: Option<&str>) -> String {
 fn data(source: &DataSource) -> String {
     match source {
         DataSource::MadeUp { what } => {
-            format!("Synthetic: {what}. Nobody real is in it, so nobody real is protected, whatever the number says.")
+            format!("Synthetic: {what}. It contains no real people, so the guarantee protects nobody.")
         }
         DataSource::Users { what } => format!("Text of people: {what}."),
     }
@@ -130,8 +130,8 @@ fn data(source: &DataSource) -> String {
 fn data_accesses(accesses: &DataAccesses) -> Vec<String> {
     let mut items: Vec<String> = accesses.streams.iter().map(stream).collect();
     items.push(match accesses.failed_attempts {
-        0 => "No attempt failed.".into(),
-        n => format!("Attempts in which users took part and nothing was released: {n}."),
+        0 => "No round failed.".into(),
+        n => format!("Failed attempts at a round in which users took part: {n}."),
     });
     items.extend(
         accesses.data_changes.iter().map(|changed| {
@@ -141,7 +141,9 @@ fn data_accesses(accesses: &DataAccesses) -> Vec<String> {
     items.push(match &accesses.start {
         Start::Random => "The model was initialized at random before the first round.".into(),
         Start::Public(public) => format!("The run started from {}, treated as public: {}.", public.what, public.why),
-        Start::Ledger { head } => format!("The run started from the model of the ledger {head}, which is counted."),
+        Start::Ledger { head } => {
+            format!("The run started from the model of the ledger {head}, whose cost is included.")
+        }
     });
     for import in &accesses.imports {
         let role = match import.kind {
@@ -200,7 +202,7 @@ fn accounting(statement: &Statement) -> Vec<String> {
     let mut items = vec![if accounting.accountant == accounting.answered_by {
         format!("Accountant: `{}`.", accounting.accountant)
     } else {
-        format!("Accountant: `{}`; the answer is by `{}`.", accounting.accountant, accounting.answered_by)
+        format!("Accountant: `{}`; the answer is that of `{}`.", accounting.accountant, accounting.answered_by)
     }];
     items.extend(accounting.assumes.iter().map(|assumption| format!("Assumes that {}.", clause(assumption))));
     items
@@ -275,7 +277,7 @@ fn observed(statement: &Statement, found: &ObservedParticipation) -> Vec<String>
     let name = statement.unit.name();
     let frequency = |found: &Frequency| {
         let between = found.min_separation.map_or_else(
-            || "none twice".to_owned(),
+            || "nobody more than once".to_owned(),
             |closest| {
                 let rounds = closest.as_rounds_between();
                 let plural = if rounds == 1 { "" } else { "s" };
@@ -309,12 +311,12 @@ fn source(statement: &Statement) -> Vec<String> {
     let mut items = vec![
         format!("Head of the ledger: `{}`. Keep it to detect a truncated or modified ledger.", ledger.head),
         format!(
-            "Signed by the key `{}`, written by {}. Nothing is proved against the holder of that key.",
+            "Signed by the key `{}`, written by {}. The holder of that key can write any ledger that passes verification.",
             ledger.key, ledger.software
         ),
     ];
     items.extend(closing(ledger, simulated(statement.accounting.randomness).is_some()));
-    items.extend(ledger.warnings.iter().map(|warning| format!("Warning when it was read: {warning}.")));
+    items.extend(ledger.warnings.iter().map(|warning| format!("Warning while the ledger was read: {warning}.")));
     items
 }
 

@@ -64,7 +64,7 @@ pub struct Statement {
     /// What holds for a device that takes part in other tasks too; none where no devices are protected.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub several_tasks: Vec<String>,
-    /// What all of this says nothing about.
+    /// What the guarantee does not cover.
     pub not_covered: Vec<String>,
     /// The ledger from which all of it comes.
     pub ledger: Source,
@@ -213,7 +213,7 @@ impl Statement {
     }
 }
 
-const OUTPUT: &str = "every released vector and everything computed from them: all intermediate models and the last one, and anything printed about them. Looking at all of them is already counted.";
+const OUTPUT: &str = "every released vector and everything computed from them: all intermediate models and the last one, and anything printed about them. Their release is already included in the cost.";
 
 impl DataAccesses {
     fn of<S: LedgerStore>(ledger: &Ledger<S>) -> Self {
@@ -297,13 +297,13 @@ fn choice<S: LedgerStore>(ledger: &Ledger<S>) -> String {
             "The model is the last of a run that was ended by hand, perhaps because of released values; the budget allows for that."
         }
         (Some(Ended::ByHand), _) => {
-            "The model is the last of a run that was ended by hand, perhaps because of released values, so the whole plan is counted, not only what was spent."
+            "The model is the last of a run that was ended by hand, perhaps because of released values, so the cost is that of the whole plan."
         }
         (None, Basis::Budget) => {
             "The run has not finished. Taking a model now is a choice that may depend on released values; the budget allows for that."
         }
         (None, Basis::Plan) => {
-            "The run has not finished. Taking a model now is a choice that may depend on released values, so the whole plan is counted, not only what was spent."
+            "The run has not finished. Taking a model now is a choice that may depend on released values, so the cost is that of the whole plan."
         }
     };
     match sweep_runs(ledger) {

@@ -17,7 +17,7 @@ pub struct ObservedParticipation {
     pub streams: BTreeMap<String, Observed>,
     /// Epsilon at the plan's delta, counted with what was observed, failed attempts too, instead of the limits that were enforced.
     pub epsilon: Option<Epsilon>,
-    /// Why there is none.
+    /// Why no epsilon was computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_epsilon: Option<NoObservedEpsilon>,
     /// What it is conditional on, and what it is not.

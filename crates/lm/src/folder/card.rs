@@ -33,7 +33,7 @@ impl Guarantee {
     /// The guarantee of a model trained on public text alone.
     #[must_use]
     pub fn public_text() -> Self {
-        Self::None { why: "the model was trained on public text alone, which nobody's privacy depends on".to_owned() }
+        Self::None { why: "the model was trained on public text alone, so there is nobody to protect".to_owned() }
     }
 
     /// The ledger's head, where there is a ledger.
@@ -127,9 +127,12 @@ fn write_card(folder: &Folder, out: &mut String) -> std::fmt::Result {
     writeln!(out, "{}\n{}\n", title(folder), what_it_is(folder))?;
     writeln!(out, "## Guarantee\n\n{}", folder.guarantee.sentences().join("\n\n"))?;
     writeln!(out, "\n## Files\n\n- `model.safetensors`: the parameters. The guarantee is repeated in its metadata.")?;
-    writeln!(out, "- `config.json`: what the model is made of.")?;
-    writeln!(out, "- `vocab.txt`: the vocabulary, one entry a line in the order of ids.\n")?;
-    writeln!(out, "`keyhush eval --model DIR --text FILE` measures it, `keyhush predict --model DIR` types with it.")
+    writeln!(out, "- `config.json`: the architecture of the model.")?;
+    writeln!(out, "- `vocab.txt`: the vocabulary, one entry per line in the order of ids.\n")?;
+    writeln!(
+        out,
+        "`keyhush eval --model DIR --text FILE` evaluates it; `keyhush predict --model DIR` shows its suggestions while you type."
+    )
 }
 
 fn what_it_is(folder: &Folder) -> String {

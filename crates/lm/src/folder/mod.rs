@@ -4,7 +4,7 @@
 //! |---------------------|----------------------------------------------------------------------------------------|
 //! | `model.safetensors` | the parameters, named and shaped as [`ParameterLayout`] says; an n-gram model is one tensor of bytes. Its metadata repeat the guarantee and the ledger's head, and name the other files by their SHA-256 |
 //! | `config.json`       | the format's version, the tokenizer's rules, and the model                              |
-//! | `vocab.txt`         | the vocabulary, one entry a line in the order of ids                                     |
+//! | `vocab.txt`         | the vocabulary, one entry per line in the order of ids                                     |
 //! | `README.md`         | the model card: what it is and what it guarantees                                        |
 //!
 //! Nothing is read from or written to disk here. Reading checks everything and fails with the first thing that is wrong; a

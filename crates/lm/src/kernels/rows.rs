@@ -55,7 +55,7 @@ impl WithSimd for SubtractRows<'_> {
 
 /// The sum of the products of two rows of one length.
 pub(crate) struct Dot<'a> {
-    /// The first vector, padded.
+    /// The left operand, padded.
     pub(crate) a: &'a [f32],
     /// The second vector.
     pub(crate) b: &'a [f32],

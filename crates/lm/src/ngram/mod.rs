@@ -55,7 +55,7 @@ pub enum NgramError {
     /// More tokens than can be counted.
     #[error("the text has more than {most} tokens, the most that one model can count")]
     TooLong {
-        /// The most.
+        /// The largest number of tokens.
         most: u32,
     },
     /// A sequence that is not `BOS w1 ... wn` with ids of the vocabulary.

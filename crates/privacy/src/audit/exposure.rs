@@ -83,7 +83,7 @@ impl References {
 struct SkewNormal {
     location: f64,
     scale: f64,
-    /// a.
+    /// a: how skewed the distribution is.
     slant: f64,
 }
 

@@ -47,11 +47,11 @@ use crate::{Delta, accountant::gaussian::normal_sf};
 pub struct Scored {
     /// How much the run looks as if it took part.
     pub score: f64,
-    /// Whether it did.
+    /// Whether the canary took part.
     pub present: bool,
 }
 
-/// For whom guesses are made.
+/// Which canaries are guessed: present ones only, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sides {

@@ -12,7 +12,7 @@ pub(super) static TREE: Design = Design {
     name: "tree",
     title: "DP-FTRL with tree-aggregated noise",
     short: "tree noise",
-    about: "the noise of a tree (Xu et al. 2023)",
+    about: "tree-aggregated noise (Kairouz et al. 2021, Xu et al. 2023)",
     size: None,
     completes: true,
     proposed: true,

@@ -109,7 +109,7 @@ impl Layout {
         self.segments.iter().map(|s| s.len).sum()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

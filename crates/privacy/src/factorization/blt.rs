@@ -25,7 +25,7 @@ use crate::event::NoiseMatrix;
 
 /// A first look at a start.
 const LOOK: Effort = Effort { steps: 40, memory: 20, tolerance: 1e-5 };
-/// To the end, or nearly.
+/// Effort of the final optimization.
 const POLISH: Effort = Effort { steps: 400, memory: 20, tolerance: 1e-9 };
 /// How many starts are followed to the end.
 const FOLLOWED: usize = 2;

@@ -21,7 +21,7 @@ pub enum Mechanism {
     Correlated(&'static Design),
     /// Skellam noise on integer vectors.
     Skellam,
-    /// Skellam noise added by the participants themselves under secure aggregation.
+    /// Skellam noise, added by the participants under secure aggregation.
     DistributedSkellam,
     /// Something known only by its rho.
     Zcdp,
@@ -46,7 +46,7 @@ impl Mechanism {
             Self::FixedSize => "Gaussian noise, cohorts of a fixed size",
             Self::Correlated(design) => return format!("Under participation limits: {}", design.about),
             Self::Skellam => "Skellam noise on integer vectors",
-            Self::DistributedSkellam => "Skellam noise added by the participants themselves under secure aggregation",
+            Self::DistributedSkellam => "Skellam noise, added by the participants under secure aggregation",
             Self::Zcdp => "A release of which only rho is known",
             Self::NonPrivate => "A release without privacy: epsilon is infinite",
         };

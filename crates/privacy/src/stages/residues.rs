@@ -163,7 +163,7 @@ impl Residues {
         self.encoding.layout().len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

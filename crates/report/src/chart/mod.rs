@@ -26,7 +26,7 @@ pub struct Chart {
     pub y_label: String,
     /// A logarithmic axis to the right; points that are not positive are left out.
     pub log_x: bool,
-    /// The same upwards.
+    /// Whether the y axis is logarithmic.
     pub log_y: bool,
     /// What the values are, where one is written out.
     pub unit: Unit,

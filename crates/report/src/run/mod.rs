@@ -204,7 +204,7 @@ impl<'a> Report<'a> {
         let measures = last.measured.measures();
         let headline = measures.headline;
         let from = match self.metrics {
-            [_] => "the only evaluation".to_owned(),
+            [_] => "only evaluated once".to_owned(),
             [first, ..] => format!("after round {}; {} before the first", grouped(last.round), shown(headline, first)),
             [] => String::new(),
         };
@@ -269,9 +269,9 @@ impl<'a> Report<'a> {
 
     /// Nothing was released of any of them.
     fn failed(&self) -> Vec<Vec<String>> {
-        let mut rows = vec![row(["round", "attempt", "why", "what followed"])];
+        let mut rows = vec![row(["round", "attempt", "reason", "result"])];
         rows.extend(self.failed.iter().map(|failed| {
-            let next = if failed.passed_over { "passed over" } else { "attempted again, with other devices" };
+            let next = if failed.passed_over { "skipped" } else { "attempted again, with other devices" };
             let attempt = (failed.attempt + 1).to_string();
             row([&(failed.round + 1).to_string(), &attempt, failed.reason.words(), next])
         }));
@@ -281,7 +281,7 @@ impl<'a> Report<'a> {
     fn cost(&self) -> Vec<Vec<String>> {
         let Cost { population, planned_participations, most_tokens, simulated_tokens, simulated_users } = self.cost;
         let mut rows = vec![
-            row(["what", "how many"]),
+            row(["quantity", "value"]),
             row(["users in the population, as declared", &grouped(population)]),
             row(["participations, as planned", &grouped(planned_participations)]),
         ];
@@ -303,7 +303,7 @@ impl<'a> Report<'a> {
 fn audited(shown: &Shown) -> Result<Audited, ReportError> {
     let mut rows = vec![row(["guesses", "made", "correct"])];
     rows.extend(shown.guesses.iter().map(|guessed| {
-        let kind = if guessed.only_present { "took part" } else { "took part, or stayed away" };
+        let kind = if guessed.only_present { "took part" } else { "took part or not" };
         row([kind, &grouped(guessed.made), &grouped(guessed.correct)])
     }));
     let charts = [audit::bounds("Epsilon: formal and audited", &shown.at_deltas), audit::guesses(&shown.guesses)];

@@ -53,7 +53,7 @@ pub fn html(axes: &[Axis], variants: &[Variant], runs: &[Runs], note: &str) -> R
 #[must_use]
 pub fn cells(runs: &[Runs]) -> Vec<Vec<String>> {
     let simulated = runs.iter().any(Runs::is_simulation);
-    let price = if simulated { "epsilon of one, if secret" } else { "epsilon of one run" };
+    let price = if simulated { "epsilon of one run, if secret" } else { "epsilon of one run" };
     let mut head = vec!["variant".to_owned(), "seeds".to_owned()];
     head.extend(measures(runs).shown_first().map(|metric| metric.column.to_owned()));
     head.push(price.to_owned());

@@ -230,16 +230,16 @@ pub enum Client {
     Ready(Ready),
     /// It has sent its masked input, and may be asked to sign, and for shares.
     AwaitUnmask(AwaitUnmask),
-    /// It has answered everything.
+    /// The client has answered everything.
     Done,
-    /// It has given up.
+    /// The client has aborted.
     Aborted,
 }
 
 /// A client's reaction to a message.
 #[derive(Debug, PartialEq)]
 pub enum Reply {
-    /// It answers.
+    /// The client sends this message.
     Send(Zeroizing<Vec<u8>>),
     /// It can mask its input now.
     Ready,

@@ -178,7 +178,7 @@ impl Field {
         groups(bare, |at| unknown(at).collect())
     }
 
-    /// Whether something came out that should not.
+    /// Whether the lies reveal a sum that should stay hidden.
     fn splits(&self, lies: &Lies) -> bool {
         let views = self.views(lies);
         let certified = self.certified(&self.believers(lies, &views));

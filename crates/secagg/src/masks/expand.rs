@@ -87,7 +87,7 @@ fn position(first_block: u64, len: usize, bits: usize) -> Option<u64> {
 #[repr(align(64))]
 struct Buffer {
     bytes: [u8; packed_len(CHUNK, 32)],
-    /// Those that were ever written.
+    /// Number of blocks written so far.
     used: usize,
 }
 

@@ -31,9 +31,9 @@ impl fmt::Debug for MaskKey {
 /// Whether a mask is added or subtracted: of two neighbours one does the one, and one the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sign {
-    /// Added.
+    /// The mask is added.
     Plus,
-    /// Subtracted.
+    /// The mask is subtracted.
     Minus,
 }
 

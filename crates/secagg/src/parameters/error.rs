@@ -96,7 +96,7 @@ pub enum ParameterError {
         /// The number of clients that remain.
         alive: u32,
     },
-    /// No committee is like this.
+    /// The quorum is too small for the committee.
     #[error(
         "{quorum} signatures of a committee of {size} among {clients} clients are not enough; more than half are needed"
     )]

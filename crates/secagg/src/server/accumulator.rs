@@ -170,7 +170,7 @@ impl Accumulator {
         self.inputs.len()
     }
 
-    /// Whether nothing is.
+    /// Whether there is no input.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inputs.is_empty()

@@ -54,7 +54,7 @@ pub enum ShamirError {
     /// The secret itself is the value at 0.
     #[error("a share has holder 0; holders are numbered from 1")]
     HolderZero,
-    /// One holder twice counts once.
+    /// Two shares have the same holder.
     #[error("two shares have holder {0}; pass one share of each holder")]
     DuplicateHolder(u32),
     /// The bytes are not those of a share.

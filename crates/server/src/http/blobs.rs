@@ -21,7 +21,7 @@ use super::{answers::Refusal, service::Packed};
 enum Part {
     Whole,
     Some(Range<usize>),
-    /// It has it.
+    /// The client already has the blob.
     Nothing,
     /// It asks for what lies behind the end.
     Beyond,

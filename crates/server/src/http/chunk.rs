@@ -37,7 +37,7 @@ pub enum Piece {
 /// A chunk of a report as it comes.
 pub struct Chunk {
     flow: Flow,
-    /// As many as were announced.
+    /// The announced length, if any.
     said: Option<usize>,
     taken: usize,
     has_ended: bool,
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Chunk {
 }
 
 impl From<Bytes> for Chunk {
-    /// One that is there.
+    /// A chunk of bytes in memory.
     fn from(bytes: Bytes) -> Self {
         let said = Some(bytes.len());
         let flow = Flow::new(Body::from(bytes), &Limits::default());

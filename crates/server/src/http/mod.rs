@@ -44,7 +44,7 @@ pub async fn bind(address: SocketAddr, transport: Transport, limits: Limits) -> 
 /// Why there is no server.
 #[derive(Debug, Error)]
 pub enum HttpError {
-    /// It cannot listen.
+    /// The address cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// A file of certificates or of a key cannot be used.

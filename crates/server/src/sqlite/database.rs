@@ -224,7 +224,7 @@ impl Database {
         self.ledgers.lock().unwrap_or_else(PoisonError::into_inner).insert(run)
     }
 
-    /// Gives it back.
+    /// Releases the lock on a ledger.
     pub(super) fn give_ledger_back(&self, run: i64) {
         self.ledgers.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
     }

@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Why a database does not do what it should.
 #[derive(Debug, Error)]
 pub enum DatabaseError {
-    /// Another server.
+    /// Another server holds the database.
     #[error("{} is in use by another server; only one may write a database", place.display())]
     Locked {
         /// The lock.
@@ -20,7 +20,7 @@ pub enum DatabaseError {
     /// A file.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Others can reach it.
+    /// Other users can access the file.
     #[error("{} has mode {mode:03o}, so other users can access it; it must be {wanted:03o}", place.display())]
     Loose {
         /// The file or folder.

@@ -177,7 +177,7 @@ pub enum Event<'a> {
     Answer(&'a [u8]),
     /// The next packed bytes of what was fetched.
     Piece(&'a [u8]),
-    /// That was the last of them.
+    /// The blob is complete.
     Whole,
     /// A task that the host has, read within the bounds of this device.
     Task(Arc<Task>),
@@ -219,7 +219,7 @@ pub enum Note {
         /// Training or evaluation.
         purpose: Purpose,
     },
-    /// It refused.
+    /// The device refused.
     Refused(String),
     /// The server refused.
     RefusedByServer {
@@ -314,9 +314,9 @@ enum State {
     Unmet,
     /// The server does not know it.
     Stranger,
-    /// It has nothing to do.
+    /// No participation is in progress.
     Idle,
-    /// It takes part.
+    /// A participation is in progress.
     Part(Box<Part>),
 }
 

@@ -55,7 +55,7 @@ enum Stage {
     Ask(Held),
     /// Something of secure aggregation is said.
     Speak(Held, Zeroizing<Vec<u8>>),
-    /// It is being changed.
+    /// Placeholder while the state is replaced.
     Gone,
 }
 
@@ -66,7 +66,7 @@ enum Held {
     Before(Prepared),
     /// The input, in case the server lost it.
     After(Outgoing<Input>),
-    /// Nothing any more.
+    /// The input is no longer needed.
     Nothing,
 }
 

@@ -6,7 +6,7 @@
 //! Hartley matrix exceeds it by up to sqrt(2). These are flatter, and symmetric, hence their own inverses:
 //!
 //! - c = 3: entries 2/3, and -1/3 on the diagonal (a Householder reflection, negated): 1.155 / sqrt(3);
-//! - c = 5: entries 6/11 three times a row, 2/11 and 3/11 once each: 1.220 / sqrt(5);
+//! - c = 5: entries 6/11 three times per row, 2/11 and 3/11 once each: 1.220 / sqrt(5);
 //! - c = 7: entries x = (2 + 3 sqrt 2) / 14 and -y = -(2 sqrt 2 - 1) / 7, the latter where row + column is a square
 //!   modulo 7 (1, 2, 4): 1.180 / sqrt(7). Two rows share two x's, one y and four mixed places, and
 //!   2 x^2 - 4 x y + y^2 = 0.

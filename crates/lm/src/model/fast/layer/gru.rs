@@ -13,7 +13,7 @@ pub(super) struct Candidate {
     /// Kernel rows for the state that the candidate sees, and their transpose.
     pub(super) from_seen: Panels,
     pub(super) from_seen_back: Panels,
-    /// That state at each token.
+    /// Hidden state at each token.
     pub(super) seen: Vec<f32>,
     d_seen: Vec<f32>,
 }

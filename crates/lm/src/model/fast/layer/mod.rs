@@ -35,7 +35,7 @@ pub(super) struct Layer {
     cell: Cell,
     /// Sizes without padding: input, units, shown.
     sizes: [usize; 3],
-    /// The same, padded.
+    /// Width of the input, padded.
     input: usize,
     units: usize,
     show: usize,
