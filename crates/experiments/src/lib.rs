@@ -93,6 +93,7 @@ pub fn finetune(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<Findings, Expe
     let expected = experiment.expect.iter().filter(is_there);
     results.expectations = expected.map(|expect| finetuning::judge(expect, &compared)).collect();
     let charts = experiment.plot.iter().map(|plot| finetuning::draw(experiment, plot, &compared)).collect();
+    results.paired = finetuning::pairs(experiment, &compared);
     results.compared = compared;
     Ok(Findings { results, charts })
 }

@@ -27,7 +27,7 @@ use privacy::{
     AccountantKind, Delta, Epsilon, PrivacyEvent,
     audit::{
         AtDelta, AuditError, Verdict, deltas,
-        one_run::{OneRun, Scored, canaries_needed},
+        one_run::{OneRun, Scored, canaries_needed, largest_delta, most_any, most_canaries},
         one_shot::OneShot,
         trade_off::TradeOff,
     },
@@ -42,6 +42,7 @@ use crate::{
         Around, Engine, EngineError, Summed, Users, drawn,
         secure::{SecureTask, Secured},
     },
+    numbers::grouped,
     plan::{CanaryPlan, Plan},
     population::Population,
 };
@@ -246,12 +247,22 @@ pub struct Shown {
     /// If the run is what its ledger says but for the scale of its noise, that noise costs at least this, as the ledger's accountant
     /// computes it. Where the ledger has no noise: if the run is one Gaussian release, its epsilon is at least this.
     pub epsilon_lower: f64,
+    /// Whether that is a lower bound on epsilon too. Otherwise the accountant knows only an upper bound on what that noise costs, such as for
+    /// samples of a fixed size; the true epsilon can be smaller.
+    #[serde(default = "yes")]
+    pub epsilon_lower_is_attained: bool,
     /// Epsilon is at least this, whatever the run did.
     pub epsilon_lower_any: f64,
+    /// Where that could only be 0, at this delta and with so many canaries: what would do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub any_would_need: Option<WouldDo>,
     /// The noise of the run is below so many times what its ledger says; none where nothing is shown, or there is no noise.
     pub noise_below: Option<f64>,
     /// An estimate of what the canaries show, without proof.
     pub epsilon_estimate: f64,
+    /// The 95 % interval of the estimate, if scores are normal with one deviation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epsilon_estimate_range: Option<[f64; 2]>,
     /// The delta of these.
     pub delta: f64,
     /// The probability that a bound is right.
@@ -265,6 +276,54 @@ pub struct Shown {
     /// How many ideal canaries of one Gaussian release a bound needs that misses so much of the formal epsilon at most; none for more than
     /// 10^8.
     pub canaries_needed: Vec<Needed>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// An epsilon that is worth showing of an unknown mechanism.
+const WORTH: f64 = 1.0;
+
+/// Where nothing can be shown of an unknown mechanism: with which delta an epsilon of 1 could be, or with which number of canaries.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WouldDo {
+    /// With this number of canaries, the largest delta.
+    pub delta: Option<f64>,
+    /// At this delta, the most canaries; none where no number would do.
+    pub canaries: Option<u64>,
+}
+
+impl WouldDo {
+    /// None where something can be shown.
+    ///
+    /// # Errors
+    /// When a number is out of range.
+    pub fn of(canaries: u64, delta: Delta, confidence: f64) -> Result<Option<Self>, AuditError> {
+        if most_any(canaries, delta, confidence)? > 0.0 {
+            return Ok(None);
+        }
+        let smaller = largest_delta(canaries, confidence, WORTH)?.map(Delta::get);
+        Ok(Some(Self { delta: smaller, canaries: most_canaries(delta, confidence, WORTH)? }))
+    }
+
+    /// In a sentence, for an audit with so many canaries at a delta.
+    #[must_use]
+    pub fn words(&self, canaries: u64, delta: f64) -> String {
+        let smaller = self.delta.map(|delta| format!("at a delta of at most {delta:e}"));
+        let fewer = self.canaries.map(|canaries| format!("with {} canaries", grouped(canaries)));
+        let would: Vec<String> = smaller.into_iter().chain(fewer).collect();
+        let would = match would.is_empty() {
+            true => String::new(),
+            false => format!(" It could show an epsilon of {WORTH} {}.", would.join(", or ")),
+        };
+        format!(
+            "The last bound is 0 whatever the run did: a delta of {delta:e} explains even guesses about {} canaries that are all right \
+             (docs/AUDITS.md, \"A large delta\").{would}",
+            grouped(canaries)
+        )
+    }
 }
 
 /// Guesses of one kind.
@@ -326,6 +385,12 @@ impl Recorded {
         judged.and_then(Result::ok).map_or(Epsilon::INFINITE, |judged| judged.epsilon)
     }
 
+    /// Whether the accountant knows that noise of this scale costs no less than it says.
+    fn is_attained(&self, scale: f64, delta: Delta) -> bool {
+        let judged = self.with_noise_times(scale).map(|event| self.accountant.judge_group(&event, delta, self.group));
+        judged.and_then(Result::ok).is_none_or(|judged| judged.epsilon_lower.is_some())
+    }
+
     /// The epsilon that is refuted: with a smallest scale that is, or as one Gaussian release where nothing can be scaled.
     fn lower(&self, noise_below: Option<f64>, shown: &OneRun, delta: Delta) -> f64 {
         match (noise_below, self.epsilon(1.0, delta).is_finite()) {
@@ -379,13 +444,18 @@ impl Shown {
             made: g.made,
             correct: g.correct,
         };
+        let estimate = OneShot::of(scored, delta)?;
+        let canaries = scored.len() as u64;
         Ok(Self {
-            canaries: scored.len() as u64,
+            canaries,
             epsilon_formal: formal,
             epsilon_lower,
+            epsilon_lower_is_attained: noise_below.is_none_or(|scale| recorded.is_attained(scale, delta)),
             epsilon_lower_any: shown.epsilon_lower_any,
+            any_would_need: WouldDo::of(canaries, delta, confidence)?,
             noise_below,
-            epsilon_estimate: OneShot::of(scored, delta)?.epsilon_estimate,
+            epsilon_estimate: estimate.epsilon_estimate,
+            epsilon_estimate_range: Some(estimate.range()),
             delta: delta.get(),
             confidence,
             verdict,
@@ -404,24 +474,51 @@ impl Shown {
             true => "the run differs from its ledger in the scale of the noise at most",
             false => "the run is a single Gaussian release",
         };
-        let nothing = match epsilon_lower.max(*epsilon_lower_any) > 0.0 {
-            true => "",
-            false => " A bound of 0 says nothing; use more canaries.",
+        let what = match self.epsilon_lower_is_attained {
+            true => "epsilon",
+            false => "the accountant's upper bound on epsilon",
         };
-        format!(
-            "With {confidence} % confidence, epsilon at delta {delta:e} is at least {epsilon_lower:.2} if {assumption}, and at least \
-             {epsilon_lower_any:.2} without that assumption.{nothing}"
-        )
+        let without = match self.epsilon_lower_is_attained {
+            true => format!("and at least {epsilon_lower_any:.2} without that assumption"),
+            false => format!("and epsilon is at least {epsilon_lower_any:.2} without that assumption"),
+        };
+        let mut text = format!(
+            "With {confidence} % confidence, {what} at delta {delta:e} is at least {epsilon_lower:.2} if {assumption}, {without}."
+        );
+        if !self.epsilon_lower_is_attained {
+            text += " Of this kind of run the accountant knows no more than an upper bound, so the first number is not a lower bound on epsilon: the true one can be smaller.";
+        }
+        if epsilon_lower.max(*epsilon_lower_any) <= 0.0 {
+            text += " A bound of 0 shows nothing in either direction.";
+        }
+        if *epsilon_lower <= 0.0 {
+            text += " With more canaries the first would show more.";
+        }
+        if let Some(would) = &self.any_would_need {
+            text = format!("{text} {}", would.words(self.canaries, *delta));
+        }
+        text
+    }
+
+    /// The estimate, with its interval.
+    #[must_use]
+    pub fn estimate(&self) -> String {
+        estimated(self.epsilon_estimate, self.epsilon_estimate_range)
     }
 
     /// In a few sentences.
     #[must_use]
     pub fn words(&self) -> String {
-        let Self { canaries, epsilon_estimate, .. } = self;
-        format!(
-            "Audit with {canaries} canaries. {} The estimate, which proves nothing, is {epsilon_estimate:.2}. {}",
-            self.bounds(),
-            self.verdict.words()
-        )
+        let Self { canaries, .. } = self;
+        format!("Audit with {canaries} canaries. {} {} {}", self.bounds(), self.estimate(), self.verdict.words())
     }
+}
+
+/// An estimate that proves nothing, in a sentence.
+#[must_use]
+pub fn estimated(epsilon: f64, range: Option<[f64; 2]>) -> String {
+    let range = range.map_or_else(String::new, |[low, high]| {
+        format!(" (between {low:.2} and {high:.2} in 95 % of cases, if scores are normally distributed)")
+    });
+    format!("The estimate, which proves nothing, is {epsilon:.2}{range}.")
 }
