@@ -1,11 +1,13 @@
-//! The fuzzer: one target of `tests/fuzzing` in `crates/secagg`, `crates/device` or `crates/server`, named by the variable `TARGET`,
-//! under libFuzzer.
+//! The fuzzer: one target of `tests/fuzzing` in `crates/secagg`, `crates/device`, `crates/agent` or `crates/server`, named by the variable
+//! `TARGET`, under libFuzzer.
 #![no_main]
 
 // Their own tests call them by their full names.
 extern crate device as keyhush_device;
 extern crate secagg as keyhush_secagg;
 
+#[path = "../../crates/agent/tests/fuzzing/mod.rs"]
+mod agent_files;
 #[path = "../../crates/device/tests/fuzzing/mod.rs"]
 mod device_messages;
 #[path = "../../crates/secagg/tests/fuzzing/mod.rs"]
@@ -66,10 +68,14 @@ fn choose() -> (Target, usize) {
         hook(panic);
     }));
     let name = std::env::var("TARGET").unwrap_or_default();
-    let of_devices = || secagg_messages::target(&name).or_else(|| device_messages::target(&name));
+    let of_devices = || {
+        let messages = secagg_messages::target(&name).or_else(|| device_messages::target(&name));
+        messages.or_else(|| agent_files::target(&name))
+    };
     let of_servers = || server_messages::target(&name).map(|target| (target, MOST_BYTES_OF_SERVERS));
     let Some((chosen, most)) = of_devices().map(|target| (target, MOST_BYTES)).or_else(of_servers) else {
-        let all = secagg_messages::TARGETS.iter().chain(&device_messages::TARGETS).chain(&server_messages::TARGETS);
+        let of_devices = secagg_messages::TARGETS.iter().chain(&device_messages::TARGETS).chain(&agent_files::TARGETS);
+        let all = of_devices.chain(&server_messages::TARGETS);
         let names: Vec<&str> = all.map(|(name, _)| *name).collect();
         panic!("TARGET={name} is none of {}: run `cargo xtask fuzz`", names.join(", "));
     };

@@ -69,10 +69,10 @@ fn dependency_arrows_are_those_of_the_picture() {
 }
 
 #[test]
-fn no_two_modules_of_a_crate_know_each_other() {
+fn no_module_of_a_crate_knows_itself_through_others() {
     let files: Vec<File> = files().into_iter().filter(modules::is_source).collect();
     assert!(!files.is_empty(), "no file was judged: the selection of this test is wrong");
-    report(modules::both_ways(&files));
+    report(modules::circles(&files));
 }
 
 #[test]

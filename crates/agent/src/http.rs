@@ -312,7 +312,11 @@ fn broken(error: impl fmt::Display) -> HttpError {
     HttpError::Broken(error.to_string())
 }
 
-fn configured(trust: &Trust) -> Result<ClientConfig, AgentError> {
+/// What a connection over TLS is opened with, by this trust.
+///
+/// # Errors
+/// When a certificate cannot be read.
+pub fn configured(trust: &Trust) -> Result<ClientConfig, AgentError> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
     let builder = match trust {

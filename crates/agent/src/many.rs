@@ -3,14 +3,14 @@
 //!
 //! Each is a [`Participant`] of its own, with a guard and a diary in memory that outlive its crashes. What is large is there once for all: models and
 //! tasks ([`crate::content`]), the memory for training ([`crate::training`]). Inputs are in memory only of those who are training or
-//! sending, and of those there is a most.
+//! sending, and of those there is a most. What a device keeps for later rounds it has for itself: 4 bytes for each parameter, 8 with momentum.
 
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use device::{
@@ -20,6 +20,7 @@ use device::{
         participant::{Do, Event, Note, Participant, Settings},
         policy::Policy,
     },
+    unsent,
 };
 use ed25519_dalek::SigningKey;
 use secagg::entropy::OsEntropy;
@@ -38,10 +39,13 @@ use crate::{
     http::Server,
     one::{self, Clocks, Surroundings, act},
     parts::Parts,
-    text::{Keep, TextSource},
+    text::{Keep, TextSource, today},
     training::Trainers,
     unsent::UnsentFile,
 };
+
+/// The longest that a device sleeps before it looks at its clock again, and whether it has something that is too old.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// How devices behave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -208,6 +212,7 @@ pub async fn run(
 ) -> Result<(), AgentError> {
     let content = Arc::new(Content::new(server.clone(), plan.policy.bounds));
     let room = Arc::new(Semaphore::new(plan.inputs.max(1)));
+    let unsent = unsent::Keep { days: Keep::default().days, bytes: plan.policy.bounds.unsent_bytes };
     let plan = Arc::new(plan);
     let mut running = JoinSet::new();
     for number in 0..plan.count {
@@ -216,7 +221,7 @@ pub async fn run(
             trainers: trainers.clone(),
             content: Some(content.clone()),
             text: (plan.text)(number),
-            unsent: UnsentFile::open(Disk::default(), Keep::default().days)?,
+            unsent: UnsentFile::open(Nowhere, unsent, today())?,
             eligibility: Arc::new(Always),
             patience: Duration::from_millis(plan.patience_ms.into()),
         };
@@ -249,6 +254,20 @@ pub fn key(seed: u64, number: u64) -> SigningKey {
     SigningKey::from_bytes(&Sha256::digest(parts.concat()).into())
 }
 
+/// A store of what devices have not sent: they have it in memory, once, and there it outlives their crashes.
+#[derive(Debug)]
+struct Nowhere;
+
+impl Store for Nowhere {
+    fn load(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(None)
+    }
+
+    fn save(&mut self, _bytes: &[u8]) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
 /// The store of one device.
 struct One {
     plan: Arc<Plan>,
@@ -261,6 +280,8 @@ struct One {
     device: Participant<Disk>,
     nature: Nature,
     clocks: Clocks,
+    /// When it last let go of what is too old.
+    looked: Option<Instant>,
 }
 
 impl One {
@@ -281,7 +302,7 @@ impl One {
         let device = started(&settings, &disks)?;
         let nature = Nature::of(plan.behaviour, plan.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let clocks = Clocks::now_on().off_by(nature.clock_off_by_s);
-        Ok(Self { plan, number, around, tally, room, settings, disks, device, nature, clocks })
+        Ok(Self { plan, number, around, tally, room, settings, disks, device, nature, clocks, looked: None })
     }
 
     async fn live(mut self, mut stop: watch::Receiver<bool>) {
@@ -303,13 +324,17 @@ impl One {
 
     /// One thing, and what may happen meanwhile.
     async fn moment(&mut self, held: &mut Option<OwnedSemaphorePermit>) {
+        if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
+            self.looked = Some(Instant::now());
+            self.around.let_go_of_old();
+        }
         let up_ms = self.clocks.now().up_ms;
         let asleep_ms = self.nature.asleep_ms(up_ms, self.plan.day_s);
         if asleep_ms > 0 {
             self.device.leave(self.clocks.now());
             self.told();
             *held = None;
-            return sleep(Duration::from_millis(asleep_ms)).await;
+            return sleep(Duration::from_millis(asleep_ms).min(LOOK)).await;
         }
         let next = one::next(&mut self.device, &self.around, self.clocks, |note| {
             self.tally.hear(self.number, note, || self.around.trainers.busy_s());
@@ -319,8 +344,8 @@ impl One {
             if !self.device.holds_input() {
                 *held = None;
             }
-            let left = until_ms.saturating_sub(self.clocks.now().up_ms).min(60_000);
-            return sleep(Duration::from_millis(left)).await;
+            let left = until_ms.saturating_sub(self.clocks.now().up_ms);
+            return sleep(Duration::from_millis(left).min(LOOK)).await;
         }
         // An input takes memory from here on.
         if matches!(next, Do::Train(_)) && held.is_none() {

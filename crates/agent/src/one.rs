@@ -28,7 +28,7 @@ use crate::{
     unsent::UnsentFile,
 };
 
-/// How often it is looked whether a device may take part, while it waits.
+/// How often it is looked whether a device may take part, and whether it has something that is too old, while it waits.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// The clocks of this machine, or what a device takes for them.
@@ -80,6 +80,14 @@ pub struct Surroundings {
     pub patience: Duration,
 }
 
+impl Surroundings {
+    /// Deletes text and what was learned and not sent, where it is older than it may be. If that cannot be written now, it is tried again.
+    pub(crate) fn let_go_of_old(&self) {
+        _ = self.text.let_go_of_old();
+        _ = self.unsent.let_go_of_old();
+    }
+}
+
 /// Runs a device until it is told to stop. What happens is told to `heard`.
 pub async fn run<S: Store>(
     device: &mut Participant<S>,
@@ -92,14 +100,13 @@ pub async fn run<S: Store>(
     loop {
         let going = async {
             if looked.is_none_or(|at| at.elapsed() >= LOOK) {
+                // Before it is asked whether the device may take part: one that never may keeps nothing longer either.
+                around.let_go_of_old();
                 if !may(around).await {
                     device.leave(clocks.now());
                     return sleep(LOOK).await;
                 }
                 looked = Some(Instant::now());
-                // If it cannot be written now, it is tried again.
-                _ = around.text.let_go_of_old();
-                _ = around.unsent.let_go_of_old();
             }
             match next(device, around, clocks, &mut heard) {
                 Do::Sleep { until_ms } => {

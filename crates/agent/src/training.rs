@@ -44,8 +44,16 @@ pub enum Learning {
 pub struct Trainers {
     jobs: mpsc::Sender<Job>,
     learning: Learning,
-    ready: Mutex<Option<(EncodingId, Arc<Encoded>)>>,
+    ready: Mutex<Option<Ready>>,
     busy: Arc<Busy>,
+}
+
+/// An input that is ready-made: for which encoding, and for how many of its coordinates, which a warm-up changes from round to round.
+#[derive(Debug)]
+struct Ready {
+    id: EncodingId,
+    few: Option<usize>,
+    encoded: Arc<Encoded>,
 }
 
 /// How long at least one thread trained.
@@ -138,8 +146,8 @@ impl Trainers {
         }
         let encoding = &work.step.encoding;
         let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((id, encoded)) = &*ready
-            && *id == encoding.id()
+        if let Some(Ready { id, few, encoded }) = &*ready
+            && (*id, *few) == (encoding.id(), encoding.few())
         {
             return Ok(encoded.clone());
         }
@@ -147,7 +155,7 @@ impl Trainers {
         let mut drawn = fresh(&mut OsEntropy).map_err(|e| e.to_string())?;
         let encoded = nothing.encode(encoding, &mut drawn.rounding).map_err(|e| e.to_string())?;
         let encoded = Arc::new(encoded);
-        *ready = Some((encoding.id(), encoded.clone()));
+        *ready = Some(Ready { id: encoding.id(), few: encoding.few(), encoded: encoded.clone() });
         Ok(encoded)
     }
 }
@@ -183,6 +191,8 @@ fn train(
         let drawn = fresh(&mut OsEntropy).map_err(|e| e.to_string())?;
         return work.measure(&text, KernelPath::best(), drawn).map(Arc::new).map_err(|e| e.to_string());
     }
+    let before =
+        unsent.before(work).map_err(|why| format!("what it would not send cannot be kept for later rounds: {why}"))?;
     source.read(work.task.posts_read(&text).map_err(|e| e.to_string())?);
     let digest = work.task.digest();
     if !workers.contains_key(&digest) {
@@ -193,8 +203,7 @@ fn train(
     }
     let Some(worker) = workers.get_mut(&digest) else { return Err("there is nobody to train".to_owned()) };
     let drawn = fresh(&mut OsEntropy).map_err(|e| e.to_string())?;
-    let before = unsent.before(work);
-    let (encoded, rest) = work.train(worker, &text, drawn, before.as_ref()).map_err(|e| e.to_string())?;
+    let (encoded, rest) = work.train(worker, &text, drawn, before.as_deref()).map_err(|e| e.to_string())?;
     unsent.learned(work, rest);
     Ok(Arc::new(encoded))
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use device::{
     guard::Store,
     protocol::task::Work,
-    unsent::{Unsent, UnsentError},
+    unsent::{Keep, Unsent, UnsentError},
     upload::Rest,
 };
 
@@ -22,13 +22,13 @@ impl std::fmt::Debug for UnsentFile {
 }
 
 impl UnsentFile {
-    /// What is in a store, kept for so many days; what is older goes before this returns.
+    /// What is in a store, within these limits; what is older goes before this returns. Days are counted from 1970.
     ///
     /// # Errors
     /// When it cannot be read, or not be deleted.
-    pub fn open(store: impl Store + Send + 'static, days: u32) -> Result<Self, UnsentError> {
+    pub fn open(store: impl Store + Send + 'static, keep: Keep, today: u32) -> Result<Self, UnsentError> {
         let store: Box<dyn Store + Send> = Box::new(store);
-        Ok(Self(Arc::new(Mutex::new(Unsent::open(store, days, today())?))))
+        Ok(Self(Arc::new(Mutex::new(Unsent::open(store, keep, today)?))))
     }
 
     /// Describes it for its owner; nothing where there is nothing.
@@ -38,9 +38,12 @@ impl UnsentFile {
     }
 
     /// What was kept of the task of a piece of work.
-    pub(crate) fn before(&self, work: &Work) -> Option<Rest> {
-        let keeps = work.task.keeps_rest();
-        keeps.then(|| self.lock().of(&work.asked.task, work.model.parameters().len()).cloned()).flatten()
+    ///
+    /// # Errors
+    /// When something is to be kept after it, and could not be the last time and now.
+    pub(crate) fn before(&self, work: &Work) -> Result<Option<Arc<Rest>>, UnsentError> {
+        let Some(upload) = work.task.terms().upload.filter(|upload| upload.keeps_rest()) else { return Ok(None) };
+        self.lock().before(work.asked.task, work.model.parameters().len(), upload.keeps_velocity())
     }
 
     /// What it came to. If the plan has no later input of this device, nothing is kept. What an earlier piece of work came to, and never left, is

@@ -193,6 +193,18 @@ fn lines_of_a_folder_are_taken_in_once_and_its_files_are_not_written() {
 }
 
 /// Whoever steals the file can try lines that they guess, as long as digests are there: no longer than text would be kept.
+/// Somebody whose power went while text was first saved was told that it is deleted, and all of it stayed beside.
+#[test]
+fn text_that_was_being_saved_when_the_power_went_goes_too() {
+    let state = tempfile::tempdir().unwrap();
+    let (path, new) = (state.path().join("typed"), state.path().join("typed.new"));
+    fs::write(&new, "what I typed").unwrap();
+    assert!(TextStore::found_in(&path, today()).unwrap().is_none() && !new.exists());
+    fs::write(&new, "what I typed").unwrap();
+    drop(TextStore::in_file(&path, Keep::default(), today()).unwrap());
+    assert!(!new.exists());
+}
+
 #[test]
 fn digests_of_lines_go_when_the_lines_have_been_gone_for_as_long_as_text_is_kept() {
     let disk = FullDisk::default();

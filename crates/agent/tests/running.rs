@@ -3,19 +3,24 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use crate::serving::Serving;
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use device::{
-    guard::{Limits, MemoryStore, Timer, Window},
+    guard::{Asked, Limits, MemoryStore, ModelDigest, TaskDigest, Timer, Window},
     protocol::{
         participant::{Note, Participant, Settings},
         policy::Policy,
         task::{Text, TextPost},
     },
+    unsent::{self, Unsent},
+    upload::Rest,
 };
 use keyhush_agent::{
     AgentError,
@@ -24,7 +29,7 @@ use keyhush_agent::{
     identity::Identity,
     many::{self, Behaviour, Plan, Tally},
     one::{self, Clocks, Surroundings},
-    text::{Keep, Synthetic, TextFolder, TextSource, TextStore},
+    text::{Keep, Synthetic, TextFolder, TextSource, TextStore, today},
     training::{Learning, Trainers},
     unsent::UnsentFile,
 };
@@ -57,7 +62,7 @@ fn around(server: Server, text: Arc<dyn TextSource>) -> Surroundings {
         trainers: Arc::new(Trainers::new(1, Learning::Train)),
         content: None,
         text,
-        unsent: UnsentFile::open(MemoryStore::default(), 30).unwrap(),
+        unsent: UnsentFile::open(MemoryStore::default(), unsent::Keep::default(), today()).unwrap(),
         eligibility: Arc::new(Always),
         patience: Duration::from_secs(1),
     }
@@ -120,6 +125,38 @@ async fn a_device_that_may_not_take_part_says_nothing() {
         };
         assert_eq!(spoke, speaks, "{word:?}");
     }
+}
+
+/// What a device learned more than 30 days ago and did not send, in a store that was opened on that day.
+fn old_unsent() -> UnsentFile {
+    let long_ago = today() - 40;
+    let mut kept = Unsent::open(MemoryStore::default(), unsent::Keep::default(), long_ago).unwrap();
+    let asked = Asked { task: TaskDigest([1; 32]), step: 0, model: ModelDigest::of(&[1.0]) };
+    kept.learned(asked, Some(Rest::new(vec![1.0], vec![2.0])));
+    kept.left(0, long_ago).unwrap();
+    UnsentFile::open(kept.into_store(), unsent::Keep::default(), long_ago).unwrap()
+}
+
+/// A device that was never idle and charging kept its owner's text for as long as it was not.
+#[tokio::test]
+async fn what_is_too_old_goes_from_a_device_that_never_may_take_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let says = folder.path().join("eligible");
+    std::fs::write(&says, "no").unwrap();
+    let store = TextStore::open(MemoryStore::default(), Keep::default(), today() - 40).unwrap();
+    store.add(TextPost { text: "old".to_owned(), labels: vec![] }, today() - 40).unwrap();
+    let (text, unsent) = (Arc::new(store), old_unsent());
+    assert!(text.bytes() == 3 && unsent.page().is_some());
+    let server = Server::new("http://127.0.0.1:9", &Trust::Loopback, 1).unwrap();
+    let around =
+        Surroundings { eligibility: Arc::new(FileSays(says)), unsent: unsent.clone(), ..around(server, text.clone()) };
+    let Identity { key, guard, diary } = Identity::open_or_make(&folder.path().join("device")).unwrap();
+    let settings = Settings::new(key, Vec::new(), Policy::for_made_up_people(), LIMITS);
+    let mut device = Participant::new(settings, guard, diary, Box::new(OsEntropy));
+    let (_stop, stopped) = watch::channel(false);
+    let running = one::run(&mut device, &around, Clocks::now_on(), stopped, |_| {});
+    assert!(timeout(Duration::from_secs(1), running).await.is_err(), "it waits until it may");
+    assert_eq!((text.bytes(), unsent.page()), (0, None));
 }
 
 /// Text on which training panics.
@@ -341,6 +378,39 @@ async fn many_steady_devices_send_what_is_ready_and_share_one_download() {
     assert_eq!((counted.enrolled, counted.crashed, counted.refused), (60, 0, 0));
     assert!(counted.gave >= 120);
     assert!(serving.fetched.load(Ordering::Relaxed) <= 3, "one download a model, for all of them");
+}
+
+/// Text that notes how often it was told to let go of what is too old.
+#[derive(Default)]
+struct Ages(AtomicU64);
+
+impl TextSource for Ages {
+    fn text(&self) -> Result<Text, AgentError> {
+        Ok(Text { posts: vec![], features: vec![] })
+    }
+
+    fn let_go_of_old(&self) -> Result<(), AgentError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Where many devices share a process, each lets go of what is too old too, also one that is asleep and one whose server is away.
+#[tokio::test]
+async fn each_of_many_devices_lets_go_of_what_is_too_old() {
+    for behaviour in [Behaviour::Steady, Behaviour::Realistic] {
+        let texts: Vec<Arc<Ages>> = (0..12).map(|_| Arc::default()).collect();
+        let theirs = texts.clone();
+        let text = Arc::new(move |user: u64| -> Arc<dyn TextSource> { theirs[user as usize].clone() });
+        let plan = Plan { text, day_s: 86_400.0, spread_s: 0.0, ..plan(12, behaviour) };
+        let server = Arc::new(Server::new("http://127.0.0.1:9", &Trust::Loopback, 1).unwrap());
+        let (_stop, stopped) = watch::channel(false);
+        let trainers = Arc::new(Trainers::new(1, Learning::Train));
+        let running = many::run(plan, server, trainers, Arc::default(), stopped);
+        assert!(timeout(Duration::from_millis(500), running).await.is_err(), "they go on");
+        let told: Vec<u64> = texts.iter().map(|text| text.0.load(Ordering::Relaxed)).collect();
+        assert_eq!(told, [1; 12], "each once, and not at every thing it does");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,10 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -17,7 +20,7 @@ use device::{
         policy::Policy,
         task::{Text, TextPost},
     },
-    unsent::Unsent,
+    unsent::{self, Unsent},
 };
 use keyhush_agent::{
     AgentError,
@@ -29,10 +32,13 @@ use keyhush_agent::{
     training::{Learning, Trainers},
     unsent::UnsentFile,
 };
+use privacy::stages::Encoded;
 use secagg::entropy::OsEntropy;
 use tokio::{sync::watch, time::timeout};
 
 use crate::serving::Serving;
+
+const KEEP: unsent::Keep = unsent::Keep { days: 30, bytes: 1 << 20 };
 
 const LIMITS: Limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None, timer: Timer::NONE };
 
@@ -65,7 +71,7 @@ impl TextSource for Typed {
 #[derive(Clone)]
 struct Noted {
     disk: Arc<Mutex<MemoryStore>>,
-    is_full: bool,
+    is_full: Arc<AtomicBool>,
     serving: Arc<Serving>,
     log: Log,
 }
@@ -77,7 +83,7 @@ impl Store for Noted {
 
     fn save(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         self.log.lock().unwrap().push(("unsent", self.serving.reports(0)));
-        match self.is_full {
+        match self.is_full.load(Ordering::Relaxed) {
             true => Err(StoreError::Failed { doing: "write", place: "it".into(), problem: "the disk is full".into() }),
             false => self.disk.lock().unwrap().save(bytes),
         }
@@ -126,7 +132,7 @@ async fn what_is_not_sent_is_kept_in_a_file_of_the_owner_and_goes_with_the_text(
     let mut sizes = Vec::new();
     for step in 0..2 {
         // A new life of the device: what it keeps is in its file.
-        let unsent = UnsentFile::open(FileStore::lock(path.clone()).unwrap(), 30).unwrap();
+        let unsent = UnsentFile::open(FileStore::lock(path.clone()).unwrap(), KEEP, today()).unwrap();
         assert_eq!(unsent.page().is_some(), step > 0);
         let said = takes_part(folder.path(), &serving, typed(&serving, &Log::default()), unsent).await;
         assert!(matches!(said, Note::Thanked { .. }), "{said}");
@@ -140,10 +146,10 @@ async fn what_is_not_sent_is_kept_in_a_file_of_the_owner_and_goes_with_the_text(
     let before = fs::read(&path).unwrap();
     Unsent::forget(&mut FileStore::lock(path.clone()).unwrap()).unwrap();
     assert!(fs::metadata(&path).unwrap().len() < 100);
-    assert_eq!(UnsentFile::open(FileStore::lock(path.clone()).unwrap(), 30).unwrap().page(), None);
+    assert_eq!(UnsentFile::open(FileStore::lock(path.clone()).unwrap(), KEEP, today()).unwrap().page(), None);
     // After the last report that the plan allows there is no use for it.
     fs::write(&path, before).unwrap();
-    let unsent = UnsentFile::open(FileStore::lock(path.clone()).unwrap(), 30).unwrap();
+    let unsent = UnsentFile::open(FileStore::lock(path.clone()).unwrap(), KEEP, today()).unwrap();
     assert!(unsent.page().is_some());
     takes_part(folder.path(), &serving, typed(&serving, &Log::default()), unsent.clone()).await;
     assert_eq!((serving.reports(2), unsent.page()), (1, None));
@@ -157,8 +163,9 @@ async fn the_text_is_used_up_then_the_rest_is_saved_and_then_the_report_leaves()
         let folder = tempfile::tempdir().unwrap();
         let (serving, log) = (Serving::of_few(3, 5), Log::default());
         let disk = Arc::new(Mutex::new(MemoryStore::default()));
-        let noted = Noted { disk: disk.clone(), is_full, serving: serving.clone(), log: log.clone() };
-        let unsent = UnsentFile::open(noted, 30).unwrap();
+        let noted =
+            Noted { disk: disk.clone(), is_full: Arc::new(is_full.into()), serving: serving.clone(), log: log.clone() };
+        let unsent = UnsentFile::open(noted, KEEP, today()).unwrap();
         let text = typed(&serving, &log);
         let said = takes_part(folder.path(), &serving, text.clone(), unsent).await;
         assert_eq!(*log.lock().unwrap(), [("text", 0), ("unsent", 0)], "before the first byte, in this order");
@@ -177,14 +184,52 @@ async fn the_text_is_used_up_then_the_rest_is_saved_and_then_the_report_leaves()
     }
 }
 
+/// Each round learned from text, deleted it, could not keep the rest, and sent nothing; and every input counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_costs_the_text_of_one_round_and_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let (serving, log) = (Serving::of_few(3, 5), Log::default());
+    let (disk, is_full) = (Arc::new(Mutex::new(MemoryStore::default())), Arc::new(AtomicBool::new(true)));
+    let noted = Noted { disk, is_full: is_full.clone(), serving: serving.clone(), log: log.clone() };
+    let unsent = UnsentFile::open(noted, KEEP, today()).unwrap();
+    takes_part(folder.path(), &serving, typed(&serving, &log), unsent.clone()).await;
+    assert_eq!(*log.lock().unwrap(), [("text", 0), ("unsent", 0)], "nobody knew before");
+    serving.next_step();
+    log.lock().unwrap().clear();
+    let text = typed(&serving, &log);
+    let said = takes_part(folder.path(), &serving, text.clone(), unsent.clone()).await.to_string();
+    assert!(said.contains("training failed: what it would not send cannot be kept for later rounds"), "{said}");
+    assert_eq!((text.store.text().unwrap().posts.len(), log.lock().unwrap().as_slice()), (1, &[("unsent", 0)][..]));
+    assert_eq!(Identity::open_or_make(folder.path()).unwrap().guard.inputs(), 1, "it does not count either");
+    serving.next_step();
+    is_full.store(false, Ordering::Relaxed);
+    let said = takes_part(folder.path(), &serving, text.clone(), unsent).await;
+    assert!(matches!(said, Note::Thanked { .. }), "{said}");
+    assert!(text.store.text().unwrap().posts.is_empty());
+}
+
+/// In a warm-up each round sends less than the one before, and a report of that one has the wrong length.
+#[tokio::test]
+async fn a_ready_made_report_has_as_many_coordinates_as_its_round() {
+    let serving = Serving::of_few(3, 9);
+    let (trainers, text) = (Trainers::new(1, Learning::Ready), typed(&serving, &Log::default()));
+    let unsent = UnsentFile::open(MemoryStore::default(), KEEP, today()).unwrap();
+    for count in [9, 4, 4, 9] {
+        let work = serving.work(count);
+        let made = trainers.train(Box::new(work.clone()), text.clone(), unsent.clone()).await.unwrap();
+        Encoded::check(&made.to_bytes(), &work.step.encoding).unwrap();
+    }
+}
+
 /// Who keeps nothing takes part all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_no_days_nothing_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let serving = Serving::of_few(3, 5);
     let disk = Arc::new(Mutex::new(MemoryStore::default()));
-    let noted = Noted { disk: disk.clone(), is_full: true, serving: serving.clone(), log: Log::default() };
-    let unsent = UnsentFile::open(noted, 0).unwrap();
+    let noted =
+        Noted { disk: disk.clone(), is_full: Arc::new(true.into()), serving: serving.clone(), log: Log::default() };
+    let unsent = UnsentFile::open(noted, unsent::Keep { days: 0, ..KEEP }, today()).unwrap();
     let said = takes_part(folder.path(), &serving, typed(&serving, &Log::default()), unsent).await;
     assert!(matches!(said, Note::Thanked { .. }) && disk.lock().unwrap().bytes.is_none(), "{said}");
 }

@@ -13,10 +13,9 @@ use lm::{
     model::{
         batch::Batch,
         config::{ModelConfig, Token},
-        dropout::MaskDrawer,
+        dropout::{MaskDrawer, Masks},
         fast::Trainer,
         initial::initial_parameters,
-        reference::Masks,
     },
     stream::Stream,
     tokenizer::Tokenizer,

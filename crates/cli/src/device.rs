@@ -23,7 +23,7 @@ use device::{
         participant::{Participant, Settings},
         policy::Policy,
     },
-    unsent::Unsent,
+    unsent::{self, Unsent},
 };
 use federated::numbers;
 use secagg::entropy::OsEntropy;
@@ -332,12 +332,13 @@ async fn run_one(
     if args.state.is_none() {
         say(&format!("the state of this device is in {}", folder.display()));
     }
+    let unsent_keep = unsent::Keep { days: args.unsent_days, bytes: policy.bounds.unsent_bytes };
     let settings = Settings { attestation, ..Settings::new(key, token, policy, limits) };
     let mut device = Participant::new(settings, guard, diary, Box::new(OsEntropy));
     let keep = Keep { bytes: args.text_bytes, days: args.text_days };
     let store = TextStore::in_file(&folder.join(TEXT), keep, today())?;
     let text = TakenIn::new(TextFolder::new(text), store).map_err(|error| refused(args, error))?;
-    let unsent = UnsentFile::open(FileStore::lock(folder.join(UNSENT))?, args.unsent_days)?;
+    let unsent = UnsentFile::open(FileStore::lock(folder.join(UNSENT))?, unsent_keep, today())?;
     greet(args, &server, stop.clone()).await;
     let around = Surroundings {
         server,
@@ -382,7 +383,8 @@ fn page(args: &DeviceArgs) -> anyhow::Result<()> {
         println!("{}", text.page());
     }
     // Whatever its age: only a device that runs deletes.
-    if let Some(page) = UnsentFile::open(FileStore::lock(folder.join(UNSENT))?, u32::MAX)?.page() {
+    let keep = unsent::Keep { days: u32::MAX, bytes: u64::MAX };
+    if let Some(page) = UnsentFile::open(FileStore::lock(folder.join(UNSENT))?, keep, today())?.page() {
         println!("{page}");
     }
     let rests: Vec<_> = guard.rests(Clocks::now_on().now()).collect();

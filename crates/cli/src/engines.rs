@@ -17,6 +17,26 @@ static MISSING: &[(&str, &str)] = &[
     ("cuda", without::CUDA),
 ];
 
+/// Help for the flag that names one.
+pub(crate) fn help(trains: &str) -> String {
+    let there = ENGINES.iter().map(|kind| format!("{} ({})", kind.name, kind.about));
+    let missing = MISSING.iter().map(|(name, _)| format!("{name} (not in this program)"));
+    let names: Vec<String> = there.chain(missing).collect();
+    format!("Engine that trains {trains}: {} [default: {}]", names.join(", "), ENGINES[0].name)
+}
+
+/// Help for the flag that names a precision.
+pub(crate) fn precision_help(more: &str) -> String {
+    let of = |kind: &EngineKind| format!("{} with --engine {}", precisions(kind), kind.name);
+    let all: Vec<String> = ENGINES.iter().map(of).collect();
+    format!("Precision of matrix products{more}: {} [default: the engine's first]", all.join("; "))
+}
+
+/// What an engine can compute in.
+pub(crate) fn precisions(kind: &EngineKind) -> String {
+    kind.precisions.iter().map(|precision| precision.name()).collect::<Vec<_>>().join(", ")
+}
+
 /// The one that people ask for by this name.
 pub(crate) fn named(name: Option<&str>) -> Result<EngineKind, BadInput> {
     let Some(name) = name else { return Ok(ENGINES[0]) };
@@ -37,7 +57,7 @@ pub(crate) fn precision(engine: EngineKind, name: Option<&str>) -> Result<Precis
 }
 
 fn has_no_precision(engine: EngineKind, name: &str, known: Option<Precision>) -> BadInput {
-    let own = engine.precisions.iter().map(|precision| precision.name()).collect::<Vec<_>>().join(", ");
+    let own = precisions(&engine);
     let others = ENGINES.iter().filter(|other| known.is_some_and(|precision| other.precisions.contains(&precision)));
     let others: Vec<String> = others.map(|other| format!("--engine {}", other.name)).collect();
     let why = match others.is_empty() {
@@ -67,6 +87,17 @@ mod tests {
         let threads = named(None).unwrap();
         assert_eq!(precision(threads, Some("f32")).unwrap(), Precision::F32);
         assert!(said(threads, "f16").ends_with("f32"));
+    }
+
+    #[test]
+    fn help_names_every_engine_and_its_precisions() {
+        let (engines, precisions) = (help("the users"), precision_help(""));
+        for kind in ENGINES {
+            assert!(engines.contains(&format!("{} ({})", kind.name, kind.about)), "{engines}");
+            let own = precisions.split("; ").find(|part| part.contains(&format!("--engine {}", kind.name))).unwrap();
+            assert!(kind.precisions.iter().all(|precision| own.contains(precision.name())), "{precisions}");
+        }
+        assert!(MISSING.iter().all(|(name, _)| engines.contains(name)), "{engines}");
     }
 
     #[test]

@@ -126,9 +126,6 @@ fn carry_out(args: &RunArgs) -> anyhow::Result<()> {
         let why = "only computes and does not train, so --store, --seeds and --set cannot be used with it";
         return Err(BadInput::Refused(format!("{} {why}", args.name)).into());
     }
-    if experiment.kind == Kind::FineTuning && args.seeds.is_some() {
-        return Err(BadInput::Refused(format!("{} has one run per variant: leave out --seeds", args.name)).into());
-    }
     if experiment.kind == Kind::FineTuning && args.store.is_some() && args.texts.is_none() {
         let why = "needs two test sets of your own with --store: give their folder with --texts";
         return Err(BadInput::Refused(format!("{} {why}", args.name)).into());

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use corpus::text;
+use corpus::{origin, text};
 use federated::home;
-use lm::folder::Folder;
+use lm::{folder::Folder, tokenizer::Tokenizer, vocabulary::Vocabulary};
 
 use crate::failure::BadInput;
 
@@ -36,4 +36,11 @@ pub(crate) fn read_settings(path: &Path) -> Result<String, BadInput> {
 /// Reads a text file that the user named, plain or compressed (.gz, .zst); - is standard input.
 pub(crate) fn read_text(field: &'static str, path: &Path) -> Result<String, BadInput> {
     text::read(path).map_err(|error| BadInput::wrong(field, format!("{}: {error}", path.display())))
+}
+
+/// The vocabulary of a model of public text, from the file that `--vocab` names.
+pub(crate) fn read_vocabulary(path: &Path, tokenizer: Tokenizer) -> Result<Vocabulary, BadInput> {
+    let text = read_text("vocab", path)?;
+    origin::public_vocabulary(&text, tokenizer)
+        .map_err(|error| BadInput::wrong("vocab", format!("{}: {error}", path.display())))
 }

@@ -9,7 +9,7 @@ use lm::{
     ngram::{KneserNey, NgramError},
     stream,
     tokenizer::Tokenizer,
-    vocabulary::{Counts, Vocabulary, VocabularyError},
+    vocabulary::{Vocabulary, VocabularyError},
 };
 use serde::Serialize;
 
@@ -79,13 +79,9 @@ pub(crate) fn ngram(args: &NgramArgs) -> anyhow::Result<()> {
 impl NgramArgs {
     fn vocabulary(&self, texts: &[String], tokenizer: Tokenizer) -> Result<Vocabulary, BadInput> {
         if let Some(path) = &self.vocab {
-            let text = model_folder::read_text("vocab", path)?;
-            return origin::public_vocabulary(&text, tokenizer)
-                .map_err(|error| BadInput::wrong("vocab", format!("{}: {error}", path.display())));
+            return model_folder::read_vocabulary(path, tokenizer);
         }
-        let mut counts = Counts::new();
-        texts.iter().for_each(|text| counts.add(tokenizer, text));
-        counts.vocabulary(self.vocabulary_size).map_err(|error| match error {
+        origin::counted_vocabulary(texts, tokenizer, self.vocabulary_size).map_err(|error| match error {
             VocabularyError::TooSmall { .. } => BadInput::wrong("vocabulary_size", error),
             _ => BadInput::wrong("text", error),
         })

@@ -26,8 +26,9 @@ use server::{
         HttpError, Identity, Limits, ListenError, Network, Origin, Origins, Proxies, Transport, fingerprint,
         self_signed,
     },
-    sqlite::DatabaseError,
-    tasks::{Happened, ServeError, Settings, Written, check_folders, serve},
+    sqlite::{DatabaseError, SqliteState, check_folders},
+    state::StateError,
+    tasks::{Happened, ServeError, Settings, Written, serve},
     token::token_in,
 };
 
@@ -111,13 +112,12 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     if !(0.0..=86_400.0).contains(&args.least_pause) {
         return Err(BadInput::wrong("least-pause", "must be from 0 to 86400 seconds").into());
     }
-    check_folders(&args.data, &args.secrets).map_err(refused)?;
+    check_folders(&args.data, &args.secrets).map_err(unopened)?;
     let certificate = certificate(args);
     let token = token(args)?;
     let settings = Settings {
         listen: args.listen,
         data: args.data.clone(),
-        secrets: args.secrets.clone(),
         transport: transport(&certificate)?,
         admission: admission(args, token.as_deref())?,
         attestation: args.attest.clone().map(|command| Arc::new(ByCommand::new(command)) as Arc<dyn Attestation>),
@@ -133,7 +133,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let quiet = args.machine.quiet;
     end_in_time(stop)?;
     let welcome = welcome(args, &certificate, token.as_deref())?;
-    serve(tasks, settings, stop, &|happened| {
+    let state = SqliteState::open(&args.data, &args.secrets).map_err(unopened)?;
+    serve(&state, tasks, settings, stop, &|happened| {
         say(happened, quiet);
         if let (Happened::Listening(address), Some(welcome)) = (happened, &welcome) {
             eprintln!("{}", welcome(*address));
@@ -167,18 +168,17 @@ fn refused(error: ServeError) -> anyhow::Error {
         ServeError::Config(error) => crate::failure::of_config(&error).into(),
         ServeError::Run(error) => crate::failure::refused(*error),
         ServeError::Http(error) => unusable(*error),
-        ServeError::Database(error) => unopened(*error),
-        ServeError::SameTask { .. } | ServeError::OtherTerms { .. } | ServeError::Folders { .. } => {
+        ServeError::SameTask { .. } | ServeError::OtherTerms { .. } | ServeError::State(StateError::Name(_)) => {
             BadInput::Refused(error.to_string()).into()
         }
         other => other.into(),
     }
 }
 
-/// Names and modes are a person's to mend; a disk that fails is not.
+/// Folders and modes are a person's to mend; a disk that fails is not.
 fn unopened(error: DatabaseError) -> anyhow::Error {
     match error {
-        DatabaseError::Name { .. } | DatabaseError::OtherCase { .. } => BadInput::Refused(error.to_string()).into(),
+        DatabaseError::Folders { .. } => BadInput::Refused(error.to_string()).into(),
         DatabaseError::Loose { .. } | DatabaseError::Linked { .. } | DatabaseError::Foreign { .. } => {
             BadInput::wrong("data", error).into()
         }

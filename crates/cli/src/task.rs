@@ -11,8 +11,7 @@ use ledger::{Basis, statement::rounded_up};
 use server::{
     listing::{Listed, Spent, Stands, list},
     orders::Orders,
-    sqlite::DatabaseError,
-    tasks::ServeError,
+    sqlite::{DatabaseError, SqliteState},
 };
 
 use crate::failure::BadInput;
@@ -63,12 +62,14 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
 }
 
 fn tasks(data: &Path) -> anyhow::Result<Vec<Listed>> {
-    list(data).map_err(|error| match error {
-        ServeError::Database(missing) if matches!(*missing, DatabaseError::Missing { .. }) => {
+    let unread = |error: anyhow::Error| error.context(format!("cannot read the tasks in {}", data.display()));
+    let state = SqliteState::read(data).map_err(|error| match error {
+        missing @ DatabaseError::Missing { .. } => {
             BadInput::wrong("data", format!("{missing}; give the --data folder of keyhush serve")).into()
         }
-        other => anyhow::Error::from(other).context(format!("cannot read the tasks in {}", data.display())),
-    })
+        other => unread(other.into()),
+    })?;
+    list(&state, &Orders::in_data(data)).map_err(|error| unread(error.into()))
 }
 
 fn show_all(of: &Of) -> anyhow::Result<()> {

@@ -67,19 +67,21 @@ fn a_server_that_is_killed_loses_nothing() {
     assert!(restarts["first_release_s"].as_f64().is_none_or(|s| s > listening_s), "{took:#}");
 }
 
-/// The same command with 2,000 is in bench/runs/2026-11-18-slow-connections. What honest requests take here is mostly what else the machine does.
+/// The same command with 2,000 is in bench/runs/2026-11-19-slow-connections. What honest requests take here is mostly what else the machine does.
 #[test]
 fn slow_connections_are_closed_in_ten_seconds_and_honest_devices_are_answered() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_keyhush"));
-    let output = command.args(["bench", "slow-connections", "--slow", "150", "--requests", "200", "--json"]).output();
-    let output = output.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let took: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(took["closed"], 150, "{took:#}");
-    let open_s = took["longest_open_s"].as_f64().unwrap();
-    assert!((4.0..10.0).contains(&open_s), "{took:#}");
-    assert!(took["meanwhile"]["requests"].as_u64().unwrap() > 100, "{took:#}");
-    assert!(took["meanwhile"]["median_ms"].as_f64().unwrap() < 250.0, "{took:#}");
+    for tls in [&[][..], &["--tls"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_keyhush"));
+        command.args(["bench", "slow-connections", "--slow", "150", "--requests", "200", "--json"]).args(tls);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let took: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&took["closed"], &took["tls"]), (&Value::from(150), &Value::from(!tls.is_empty())), "{took:#}");
+        let open_s = took["longest_open_s"].as_f64().unwrap();
+        assert!((4.0..10.0).contains(&open_s), "{took:#}");
+        assert!(took["meanwhile"]["requests"].as_u64().unwrap() > 100, "{took:#}");
+        assert!(took["meanwhile"]["median_ms"].as_f64().unwrap() < 250.0, "{took:#}");
+    }
 }
 
 /// Devices as people's phones: most sleep, they lose their network, are slow, crash in the midst of a part, are taken up by their owners, and one in

@@ -411,7 +411,26 @@ fn forgetting_is_measured_on_two_test_sets() {
     assert!(readme.contains(note), "{readme}");
     assert!(toy.read("experiments/forgetting/results/plot.svg").contains("PPL, users, averaged"));
 
-    assert!(toy.refused(&["experiment", "run", "forgetting", "--seeds", "2"]).contains("leave out --seeds"));
+    // Several seeds: each has a crowd, a general model and test people of its own, and is compared with itself.
+    let compares = FORGETTING.to_owned()
+        + "\n[[expect]]\ncolumn = \"perplexity_users\"\nhigher = \"general\"\nlower = \"tuned\"\n";
+    toy.write("experiments/forgetting/experiment.toml", &compares);
+    // Whether the expectation holds for so little training is of no interest.
+    toy.command(&["experiment", "run", "forgetting", "-q", "--seeds", "2", "--out", "two"]).output().unwrap();
+    let two = json(&toy.read("two/results.json"));
+    for (one, first) in two["compared"].as_array().unwrap().iter().zip(all) {
+        let seeds = one["seeds"].as_array().unwrap();
+        assert!(seeds.len() == 2 && seeds[0] == first["values"] && seeds[0] != seeds[1], "{one}");
+        let [mean, a, b] = [&one["values"], &seeds[0], &seeds[1]].map(|v| v["perplexity_users"].as_f64().unwrap());
+        assert!((mean - 0.5 * (a + b)).abs() < 1e-9 * mean, "{one}");
+    }
+    let of = |row: usize, seed: usize| two["compared"][row]["seeds"][seed]["perplexity_users"].as_f64().unwrap();
+    let want = 0.5 * (0..2).map(|seed| of(0, seed) / of(1, seed) - 1.0).sum::<f64>();
+    let got = two["paired"][0]["difference"]["mean"].as_f64().unwrap();
+    assert!(two["paired"].as_array().unwrap().len() == 1 && (got - want).abs() < 1e-9, "{got} {want}");
+    let readme = toy.read("two/README.md");
+    assert!(readme.contains("Means over 2 seeds") && readme.contains("| general | tuned | PPL, users |"), "{readme}");
+
     assert!(toy.refused(&["experiment", "run", "forgetting", "--store", "s"]).contains("--texts"));
     for (from, to, want) in [
         ("column = \"perplexity_users\"\nof", "column = \"perplexity\"\nof", "there is no column \"perplexity\""),

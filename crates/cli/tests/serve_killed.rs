@@ -35,7 +35,10 @@ use federated::{
 };
 use ledger::{Body, Ledger, LedgerStore};
 use lm::{folder::Weights, kernels::KernelPath, tokenizer::Tokenizer};
-use server::sqlite::{DATABASE, Database, TaskHome};
+use server::{
+    sqlite::{DATABASE, Database, TaskHome},
+    state::TaskState,
+};
 
 /// So many that their sum is merged into the store before it is whole (64 reports), as those of large rounds are.
 const DEVICES: u64 = 68;

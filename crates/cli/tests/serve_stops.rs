@@ -17,7 +17,7 @@ use agent::{
     http::{Server, Trust},
     identity::fresh_key,
     one::{Clocks, Surroundings, act},
-    text::Synthetic,
+    text::{Synthetic, today},
     training::{Learning, Trainers},
     unsent::UnsentFile,
 };
@@ -29,6 +29,7 @@ use device::{
         participant::{Do, Note, Participant, Settings},
         policy::Policy,
     },
+    unsent::Keep,
 };
 use secagg::entropy::OsEntropy;
 
@@ -54,7 +55,7 @@ impl Device {
             trainers: Arc::new(Trainers::new(1, Learning::Train)),
             content: None,
             text: Arc::new(Synthetic { crowd, user }),
-            unsent: UnsentFile::open(MemoryStore::default(), 30).unwrap(),
+            unsent: UnsentFile::open(MemoryStore::default(), Keep::default(), today()).unwrap(),
             eligibility: Arc::new(Always),
             patience: Duration::from_secs(20),
         };

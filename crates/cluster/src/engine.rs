@@ -1,13 +1,11 @@
 //! The engine on rank 0, and the loop of the other ranks.
 
-use std::num::NonZeroUsize;
-
 use device::{
     round::{Exact, Task},
     upload::{Rests, Upload},
 };
 use federated::{
-    engine::{Engine, EngineError, Hardware, Summed, Users},
+    engine::{Around, Engine, EngineError, Summed, Users},
     population::Population,
 };
 use privacy::rng::StreamKey;
@@ -42,7 +40,17 @@ impl<'a> MpiEngine<'a> {
     }
 }
 
-impl Engine for MpiEngine<'_> {
+impl<'a> Around for MpiEngine<'a> {
+    type Inner = dyn Engine + 'a;
+
+    fn inner(&self) -> &(dyn Engine + 'a) {
+        &*self.own
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Engine + 'a) {
+        &mut *self.own
+    }
+
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
         if !matches!(task.upload, Upload::Whole) {
             return Err(EngineError::NotWhole);
@@ -55,25 +63,9 @@ impl Engine for MpiEngine<'_> {
         self.ranks.collect(trained)
     }
 
-    fn foresees(&self) -> bool {
-        self.own.foresees()
-    }
-
     /// The other ranks read when they are asked.
     fn foresee(&mut self, numbers: &[u64]) {
         self.own.foresee(&self.ranks.share().of(numbers));
-    }
-
-    fn works_elsewhere(&self) -> bool {
-        self.own.works_elsewhere()
-    }
-
-    fn chunk(&self) -> Option<NonZeroUsize> {
-        self.own.chunk()
-    }
-
-    fn hardware(&self) -> Option<Hardware> {
-        self.own.hardware()
     }
 }
 

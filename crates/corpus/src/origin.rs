@@ -14,7 +14,7 @@ use std::{
 
 use lm::{
     tokenizer::{Rules, Tokenizer},
-    vocabulary::{Vocabulary, VocabularyError},
+    vocabulary::{Counts, Vocabulary, VocabularyError},
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -197,6 +197,16 @@ pub enum NotPublicError {
     /// It was counted in users' text.
     #[error("it comes from {0}, but this model may only use public text")]
     Origin(Origin),
+}
+
+/// The vocabulary of a model of public text that is counted in that text: so many of its most frequent entries.
+///
+/// # Errors
+/// When there is no room for words.
+pub fn counted_vocabulary(texts: &[String], tokenizer: Tokenizer, size: usize) -> Result<Vocabulary, VocabularyError> {
+    let mut counts = Counts::new();
+    texts.iter().flat_map(|text| text.lines()).for_each(|line| counts.add(tokenizer, line));
+    counts.vocabulary(size)
 }
 
 /// The vocabulary of a model of public text: of a file that says where it came from, or of a model folder, which does not.

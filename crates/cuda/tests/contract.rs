@@ -1,15 +1,18 @@
-//! The suite that every engine must pass, on the card: with each way of training, at each precision, and with chunks that a cohort
+//! The suites that every engine, measurer and central trainer must pass, on the card: with each way of training, at each precision, and with chunks that a cohort
 //! does and does not fill.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 use std::num::NonZeroUsize;
 
 use crate::card::has_card;
-use cuda::{CUDA, CardEngine};
+use cuda::{CUDA, CardEngine, CardMeasurer};
 use device::{finetune::FineTune, local::LocalPlan};
 use federated::{
     contract::{self, Reference, Trial},
-    engine::{EngineOptions, Means, Precision},
+    engine::{
+        EngineOptions, Means, Precision,
+        central::{Central, trainer},
+    },
 };
 use lm::kernels::KernelPath;
 
@@ -34,6 +37,27 @@ fn the_card_passes_the_suite_of_engines() {
                 assert!(engine.has_forgotten().unwrap(), "something of a user is left on the card");
             }
         }
+    }
+}
+
+#[test]
+fn the_card_passes_the_suite_of_measurers() {
+    if !has_card() {
+        return;
+    }
+    let trial = Trial::of("language");
+    let mut card = CardMeasurer::new(trial.learner()).unwrap();
+    contract::measurer(&trial, &mut card, KernelPath::best(), 0.01);
+}
+
+#[test]
+fn the_card_passes_the_suite_of_central_trainers() {
+    if !has_card() {
+        return;
+    }
+    for (precision, tolerance) in [(Precision::F32, 1e-3), (Precision::Tf32, 1e-2), (Precision::F16, 1e-2)] {
+        let make = |of: Central<'_>| trainer(of, means(precision, None, false)).unwrap();
+        contract::central_trainer(&make, tolerance);
     }
 }
 

@@ -5,7 +5,11 @@
 //!
 //! **It outlives its text.** A device deletes text once it was learned from. The rest is learned from it, and is kept for so many days, counted
 //! from the day on which the oldest of it was learned; then all of it goes, and the next round begins with nothing. With 0 days nothing is ever kept.
-//! It goes earlier where the plan has no later round for this device, where the owner deletes their text, and where newer tasks need the room.
+//! It goes earlier where the plan has no later round for this device, where the owner deletes their text, and where newer tasks need the room: all tasks
+//! together have as many bytes as one may have.
+//!
+//! **Clocks are wrong at times.** A clock that is set back makes nothing younger: the days go on from there, so what a clock that was years ahead has
+//! recorded goes in as many days as anything else. A clock that is not set, as many are after a restart, stands still.
 //!
 //! **It is of one task.** The digest of a task covers model and vocabulary, so another layout is another task. A rest of another length than the
 //! model is not used.
@@ -15,8 +19,13 @@
 //! sent twice. A crash between the two loses what was learned from that text, and the rest of before stays. A crash before the first byte
 //! loses what would have left. In both cases the diary has an input that nobody thanked for.
 //!
+//! **A disk that is full** loses the text of one round, which is deleted by the time that this is known. Nobody learns anything again that would be kept
+//! until saving works, with as many bytes as it would take ([`Unsent::before`]).
+//!
 //! The bytes: `keyhush unsent`, the format as 4 bytes, the number of tasks as 4; of each the task (32), the day on which the oldest of it was learned (4), that of the last input (4), the
 //! numbers of rest and velocity (4 each), and these as floats; SHA-256 of all that. Numbers are little-endian.
+
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -35,6 +44,24 @@ const CHECKSUM: usize = 32;
 /// Tasks of which something is kept: a newer one takes the place of the one that was longest not sent for.
 pub const MOST_TASKS: usize = 4;
 
+/// The first of 2026, in days since 1970: a clock that says less is not set.
+const CLOCK_IS_SET: u32 = 20_454;
+
+/// How much is kept, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// Days, from that on which the oldest of it was learned.
+    pub days: u32,
+    /// Bytes of all tasks together: as many as the device accepts of one ([`crate::protocol::task::Bounds::unsent_bytes`]).
+    pub bytes: u64,
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        Self { days: 30, bytes: 64 << 20 }
+    }
+}
+
 /// Why what was kept cannot be had.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UnsentError {
@@ -48,14 +75,22 @@ pub enum UnsentError {
     Store(#[from] StoreError),
 }
 
-/// What is kept of one task.
-#[derive(Debug, Clone, PartialEq)]
+/// What is kept of one task. Its numbers are there once, however often this is cloned.
+#[derive(Debug, Clone)]
 struct Kept {
     task: TaskDigest,
     /// The day on which the oldest of it was learned, and that of the last input.
     since: u32,
     last: u32,
-    rest: Rest,
+    rest: Arc<Rest>,
+}
+
+impl Kept {
+    /// Without a look at its numbers.
+    fn is(&self, other: &Self) -> bool {
+        let of = |kept: &Self| (kept.task, kept.since, kept.last);
+        of(self) == of(other) && Arc::ptr_eq(&self.rest, &other.rest)
+    }
 }
 
 /// What training came to, until it is known whether it leaves.
@@ -69,28 +104,56 @@ struct Learned {
 #[derive(Debug)]
 pub struct Unsent<S> {
     store: S,
-    days: u32,
+    keep: Keep,
     kept: Vec<Kept>,
     learned: Option<Learned>,
+    /// The latest day that this was told, by the clock as it is now.
+    seen: u32,
+    /// Whether the last save failed.
+    is_stuck: bool,
 }
 
 impl<S: Store> Unsent<S> {
-    /// What is kept in a store, for so many days; what is older goes before this returns.
+    /// What is kept in a store, within these limits; what is older goes before this returns.
     ///
     /// # Errors
     /// When it cannot be read, or not be deleted.
-    pub fn open(mut store: S, days: u32, today: u32) -> Result<Self, UnsentError> {
+    pub fn open(mut store: S, keep: Keep, today: u32) -> Result<Self, UnsentError> {
         let kept = store.load()?.map_or(Ok(Vec::new()), |bytes| decode(&bytes))?;
-        let mut unsent = Self { store, days, kept, learned: None };
+        let mut unsent = Self { store, keep, kept, learned: None, seen: 0, is_stuck: false };
         unsent.let_go_of_old(today)?;
         Ok(unsent)
     }
 
     /// What is kept of a task whose model has so many parameters.
     #[must_use]
-    pub fn of(&self, task: &TaskDigest, parameters: usize) -> Option<&Rest> {
+    pub fn of(&self, task: &TaskDigest, parameters: usize) -> Option<&Arc<Rest>> {
         let fits = |rest: &Rest| rest.vectors().iter().all(|v| v.is_empty() || v.len() == parameters);
         self.kept.iter().find(|kept| kept.task == *task).map(|kept| &kept.rest).filter(|rest| fits(rest))
+    }
+
+    /// The same for somebody who is about to learn. Where something could not be saved the last time, it is tried first with as much as this will take:
+    /// otherwise text would be learned from and deleted in every round, and nothing of it leave.
+    ///
+    /// # Errors
+    /// When it still cannot be saved: then nothing is to be learned that would be kept.
+    pub fn before(
+        &mut self,
+        task: TaskDigest,
+        parameters: usize,
+        has_velocity: bool,
+    ) -> Result<Option<Arc<Rest>>, UnsentError> {
+        if self.is_stuck {
+            let mut as_large = self.kept.clone();
+            as_large.retain(|kept| kept.task != task);
+            let rest = Arc::new(Rest::nothing(parameters, has_velocity));
+            as_large.push(Kept { task, since: self.seen, last: self.seen, rest });
+            self.make_room(&mut as_large);
+            self.store.save(&encode(&as_large))?;
+            self.store.save(&encode(&self.kept))?;
+            self.is_stuck = false;
+        }
+        Ok(self.of(&task, parameters).cloned())
     }
 
     /// What is to be kept if an input leaves. Nothing of it is durable yet.
@@ -106,12 +169,11 @@ impl<S: Store> Unsent<S> {
         let Some(Learned { asked, rest }) = self.learned.take().filter(|learned| learned.asked.step == step) else {
             return Ok(());
         };
-        let today = self.not_before_the_last(today);
-        let since = self.kept.iter().find(|kept| kept.task == asked.task).map_or(today, |kept| kept.since);
-        let mut kept: Vec<Kept> = self.kept.iter().filter(|kept| kept.task != asked.task).cloned().collect();
-        kept.extend(rest.map(|rest| Kept { task: asked.task, since, last: today, rest }));
-        let too_many = kept.len().saturating_sub(MOST_TASKS);
-        kept.drain(..too_many);
+        let (mut kept, today) = self.as_of(today);
+        let since = kept.iter().find(|kept| kept.task == asked.task).map_or(today, |kept| kept.since);
+        kept.retain(|kept| kept.task != asked.task);
+        let rest = rest.filter(|rest| rest.bytes() <= self.keep.bytes);
+        kept.extend(rest.map(|rest| Kept { task: asked.task, since, last: today, rest: Arc::new(rest) }));
         self.replace(kept, today)
     }
 
@@ -120,7 +182,8 @@ impl<S: Store> Unsent<S> {
     /// # Errors
     /// When that cannot be saved.
     pub fn let_go_of_old(&mut self, today: u32) -> Result<(), UnsentError> {
-        self.replace(self.kept.clone(), self.not_before_the_last(today))
+        let (kept, today) = self.as_of(today);
+        self.replace(kept, today)
     }
 
     /// Deletes everything, also what training came to and has not left.
@@ -129,7 +192,7 @@ impl<S: Store> Unsent<S> {
     /// When that cannot be saved.
     pub fn clear(&mut self) -> Result<(), UnsentError> {
         self.learned = None;
-        self.replace(Vec::new(), 0)
+        self.replace(Vec::new(), self.seen)
     }
 
     /// Deletes everything that is in a store, also what cannot be read.
@@ -165,23 +228,44 @@ impl<S: Store> Unsent<S> {
         self.store
     }
 
+    /// What is kept with the days of today's clock, and the day: those that the clock was set back are taken from all of them.
+    fn as_of(&self, today: u32) -> (Vec<Kept>, u32) {
+        let latest = self.kept.iter().map(|kept| kept.last).fold(self.seen, u32::max);
+        let today = if today < CLOCK_IS_SET { latest.max(today) } else { today };
+        let back = latest.saturating_sub(today);
+        let set_back = |kept: &Kept| {
+            let [since, last] = [kept.since, kept.last].map(|day| day.saturating_sub(back));
+            Kept { since, last, ..kept.clone() }
+        };
+        (self.kept.iter().map(set_back).collect(), today)
+    }
+
     fn replace(&mut self, mut kept: Vec<Kept>, today: u32) -> Result<(), UnsentError> {
-        kept.retain(|kept| today.saturating_sub(kept.since) < self.days);
-        if kept != self.kept {
-            self.store.save(&encode(&kept))?;
+        kept.retain(|kept| today.saturating_sub(kept.since) < self.keep.days);
+        self.make_room(&mut kept);
+        let is_same = kept.len() == self.kept.len() && kept.iter().zip(&self.kept).all(|(new, old)| new.is(old));
+        if !is_same {
+            let saved = self.store.save(&encode(&kept));
+            self.is_stuck = saved.is_err();
+            saved?;
             self.kept = kept;
         }
+        self.seen = today;
         Ok(())
     }
 
-    /// A clock that is set back keeps nothing longer.
-    fn not_before_the_last(&self, today: u32) -> u32 {
-        self.kept.iter().map(|kept| kept.last).fold(today, u32::max)
+    /// What was longest not sent for goes first.
+    fn make_room(&self, kept: &mut Vec<Kept>) {
+        let bytes = |kept: &[Kept]| kept.iter().map(|kept| kept.rest.bytes()).fold(0, u64::saturating_add);
+        while kept.len() > MOST_TASKS || bytes(kept.as_slice()) > self.keep.bytes {
+            kept.remove(0);
+        }
     }
 }
 
 fn encode(all: &[Kept]) -> Vec<u8> {
-    let mut out = Vec::new();
+    let numbers: usize = all.iter().flat_map(|kept| kept.rest.vectors()).map(<[f32]>::len).sum();
+    let mut out = Vec::with_capacity(HEAD + all.len() * OF_TASK + 4 * numbers + CHECKSUM);
     out.extend_from_slice(NAME);
     out.extend_from_slice(&FORMAT.to_le_bytes());
     out.extend_from_slice(&(all.len() as u32).to_le_bytes());
@@ -218,7 +302,12 @@ fn read(bytes: &[u8]) -> Option<Vec<Kept>> {
         let [since, last, rest, velocity] = numbers;
         let (rest, after) = floats(after, rest)?;
         let (velocity, after) = floats(after, velocity)?;
-        all.push(Kept { task: TaskDigest(*head.first_chunk()?), since, last, rest: Rest::new(rest, velocity) });
+        all.push(Kept {
+            task: TaskDigest(*head.first_chunk()?),
+            since,
+            last,
+            rest: Arc::new(Rest::new(rest, velocity)),
+        });
         left = after;
     }
     left.is_empty().then_some(all)
@@ -234,7 +323,7 @@ mod tests {
     use super::*;
     use crate::guard::{MemoryStore, ModelDigest};
 
-    const DAYS: u32 = 30;
+    const KEEP: Keep = Keep { days: 30, bytes: 1000 };
 
     fn asked(task: u8, step: u64) -> Asked {
         Asked { task: TaskDigest([task; 32]), step, model: ModelDigest::of(&[f32::from(task), step as f32]) }
@@ -245,11 +334,11 @@ mod tests {
     }
 
     fn kept<S: Store>(unsent: &Unsent<S>, task: u8) -> Option<&Rest> {
-        unsent.of(&TaskDigest([task; 32]), 3)
+        unsent.of(&TaskDigest([task; 32]), 3).map(|rest| &**rest)
     }
 
     fn open(store: MemoryStore, today: u32) -> Unsent<MemoryStore> {
-        Unsent::open(store, DAYS, today).unwrap()
+        Unsent::open(store, KEEP, today).unwrap()
     }
 
     #[test]
@@ -304,17 +393,78 @@ mod tests {
         unsent.let_go_of_old(130).unwrap();
         assert_eq!(kept(&unsent, 1), None);
         assert_eq!(unsent.store.bytes.as_ref().map(Vec::len), Some(HEAD + CHECKSUM), "its bytes are gone too");
-        assert_eq!(kept(&open(store.clone(), 130), 1), None, "also where the device was off");
-        assert!(kept(&open(store.clone(), 90), 1).is_some(), "a clock that is set back ends nothing early");
-        let mut unsent = open(store, 90);
-        unsent.learned(asked(1, 3), Some(rest(2.0)));
-        unsent.left(3, 90).unwrap();
-        assert_eq!(unsent.kept[0].last, 129, "and keeps nothing longer");
+        assert_eq!(kept(&open(store, 130), 1), None, "also where the device was off");
         // With 0 days nothing is ever kept.
-        let mut unsent = Unsent::open(MemoryStore::default(), 0, 100).unwrap();
+        let mut unsent = Unsent::open(MemoryStore::default(), Keep { days: 0, ..KEEP }, 100).unwrap();
         unsent.learned(asked(1, 0), Some(rest(1.0)));
         unsent.left(0, 100).unwrap();
         assert_eq!((kept(&unsent, 1), &unsent.store.bytes), (None, &None));
+    }
+
+    /// One input of a clock that was ten years ahead was kept for ten years.
+    #[test]
+    fn a_clock_that_was_wrong_keeps_nothing_longer() {
+        let (now, ahead) = (CLOCK_IS_SET + 100, CLOCK_IS_SET + 3750);
+        let mut unsent = open(MemoryStore::default(), ahead);
+        unsent.learned(asked(1, 0), Some(rest(1.0)));
+        unsent.left(0, ahead).unwrap();
+        unsent.let_go_of_old(ahead + 10).unwrap();
+        // It is right again, in this life and after a restart: ten days of thirty have passed, or at least those until the last input.
+        for (mut unsent, age) in [(open(unsent.store.clone(), now), 0), (unsent, 10)] {
+            unsent.let_go_of_old(now).unwrap();
+            assert_eq!(
+                (unsent.kept[0].since, kept(&unsent, 1)),
+                (now - age, Some(&rest(1.0))),
+                "it ends nothing early"
+            );
+            let mut unsent = open(unsent.into_store(), now + 29 - age);
+            assert!(kept(&unsent, 1).is_some());
+            unsent.let_go_of_old(now + 30 - age).unwrap();
+            assert_eq!(kept(&unsent, 1), None);
+        }
+        // Set back between two inputs: the oldest text counts.
+        let mut unsent = open(MemoryStore::default(), now);
+        for (step, today) in [(0, now), (1, now + 20), (2, now - 50)] {
+            unsent.learned(asked(1, step), Some(rest(1.0)));
+            unsent.left(step, today).unwrap();
+        }
+        assert_eq!((unsent.kept[0].since, unsent.kept[0].last), (now - 70, now - 50));
+    }
+
+    /// Many clocks begin in 1970 after a restart, until somebody tells them.
+    #[test]
+    fn a_clock_that_is_not_set_stands_still() {
+        let now = CLOCK_IS_SET + 100;
+        let mut unsent = open(MemoryStore::default(), now);
+        unsent.learned(asked(1, 0), Some(rest(1.0)));
+        unsent.left(0, now).unwrap();
+        let mut unsent = open(unsent.into_store(), 0);
+        unsent.learned(asked(1, 1), Some(rest(2.0)));
+        unsent.left(1, 3).unwrap();
+        assert_eq!((unsent.kept[0].since, unsent.kept[0].last), (now, now));
+        unsent.let_go_of_old(now + 29).unwrap();
+        assert!(kept(&unsent, 1).is_some());
+        unsent.let_go_of_old(now + 30).unwrap();
+        assert_eq!(kept(&unsent, 1), None);
+    }
+
+    /// A server with four tasks got four times the room that a device has for one.
+    #[test]
+    fn all_tasks_together_have_the_room_of_one() {
+        let rest = |floats: usize| Rest::new(vec![1.0; floats], Vec::new());
+        let mut unsent = open(MemoryStore::default(), 100);
+        // What was longest not sent for makes way; what never fits is not kept, and nothing makes way for it.
+        for (task, floats, tasks) in [
+            (1, 100, vec![1]),
+            (2, 100, vec![1, 2]),
+            (3, 50, vec![1, 2, 3]),
+            (4, 101, vec![3, 4]),
+            (5, 251, vec![3, 4]),
+        ] {
+            unsent.learned(asked(task, 0), Some(rest(floats)));
+            unsent.left(0, 100).unwrap();
+            assert_eq!(unsent.kept.iter().map(|kept| kept.task.0[0]).collect::<Vec<u8>>(), tasks);
+        }
     }
 
     #[test]
@@ -334,13 +484,13 @@ mod tests {
     #[test]
     fn what_is_damaged_can_be_deleted() {
         let mut disk = MemoryStore { bytes: Some(b"keyhush unsent, damaged".to_vec()) };
-        assert!(Unsent::open(disk.clone(), DAYS, 100).is_err());
+        assert!(Unsent::open(disk.clone(), KEEP, 100).is_err());
         Unsent::forget(&mut disk).unwrap();
-        assert!(Unsent::open(disk, DAYS, 100).is_ok());
+        assert!(Unsent::open(disk, KEEP, 100).is_ok());
     }
 
-    /// A store that fails from some save on, and keeps what it had.
-    struct Fails(MemoryStore, bool);
+    /// A store that has room for so many bytes, and keeps what it had.
+    struct Fails(MemoryStore, usize);
 
     impl Store for Fails {
         fn load(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
@@ -348,7 +498,7 @@ mod tests {
         }
 
         fn save(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
-            match self.1 {
+            match bytes.len() > self.1 {
                 true => Err(StoreError::Failed { doing: "write", place: "it".into(), problem: "full".into() }),
                 false => self.0.save(bytes),
             }
@@ -357,13 +507,35 @@ mod tests {
 
     #[test]
     fn what_cannot_be_saved_is_an_error_and_what_was_kept_stays() {
-        let mut unsent = Unsent::open(Fails(MemoryStore::default(), false), DAYS, 100).unwrap();
+        let mut unsent = Unsent::open(Fails(MemoryStore::default(), 1000), KEEP, 100).unwrap();
         unsent.learned(asked(1, 0), Some(rest(1.0)));
         unsent.left(0, 100).unwrap();
-        unsent.store.1 = true;
+        unsent.store.1 = 0;
         unsent.learned(asked(1, 1), Some(rest(2.0)));
         assert!(unsent.left(1, 101).is_err() && unsent.clear().is_err() && unsent.let_go_of_old(200).is_err());
         assert_eq!(kept(&unsent, 1), Some(&rest(1.0)));
+    }
+
+    /// Text was learned from and deleted in every round, and no report left.
+    #[test]
+    fn who_cannot_keep_anything_learns_nothing_until_there_is_room_again() {
+        let (of_nothing, of_one) = (HEAD + CHECKSUM, HEAD + OF_TASK + 24 + CHECKSUM);
+        let mut unsent = Unsent::open(Fails(MemoryStore::default(), of_nothing), KEEP, 100).unwrap();
+        let before = |unsent: &mut Unsent<Fails>| unsent.before(TaskDigest([1; 32]), 3, true);
+        assert_eq!(before(&mut unsent), Ok(None), "nobody knows yet");
+        unsent.learned(asked(1, 0), Some(rest(1.0)));
+        unsent.left(0, 100).unwrap_err();
+        for room in [0, of_nothing, of_one - 1] {
+            unsent.store.1 = room;
+            assert!(before(&mut unsent).is_err(), "{room} bytes are not enough for what would be kept");
+        }
+        unsent.store.1 = of_one;
+        assert_eq!(before(&mut unsent), Ok(None));
+        assert_eq!(unsent.store.0.bytes.as_ref().map(Vec::len), Some(of_nothing), "what was tried is not kept");
+        unsent.learned(asked(1, 1), Some(rest(2.0)));
+        unsent.left(1, 100).unwrap();
+        unsent.store.1 = 0;
+        assert_eq!(before(&mut unsent), Ok(Some(Arc::new(rest(2.0)))), "nothing failed since");
     }
 
     #[test]
@@ -374,13 +546,13 @@ mod tests {
             unsent.left(0, 100).unwrap();
         }
         let whole = unsent.into_store().bytes.unwrap();
-        assert!(Unsent::open(MemoryStore { bytes: Some(whole.clone()) }, DAYS, 100).is_ok());
+        assert!(Unsent::open(MemoryStore { bytes: Some(whole.clone()) }, KEEP, 100).is_ok());
         for at in 0..whole.len() {
             let mut damaged = whole.clone();
             damaged[at] ^= 1;
-            let opened = Unsent::open(MemoryStore { bytes: Some(damaged) }, DAYS, 100);
+            let opened = Unsent::open(MemoryStore { bytes: Some(damaged) }, KEEP, 100);
             assert!(matches!(opened, Err(UnsentError::Damaged)), "byte {at}");
-            assert!(Unsent::open(MemoryStore { bytes: Some(whole[..at].to_vec()) }, DAYS, 100).is_err(), "{at} bytes");
+            assert!(Unsent::open(MemoryStore { bytes: Some(whole[..at].to_vec()) }, KEEP, 100).is_err(), "{at} bytes");
         }
     }
 }

@@ -31,7 +31,7 @@
 //! plan refuses such lists. A mask that all share follows from a public seed and tells nothing; noise is needed on its coordinates
 //! alone.
 
-use std::{collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use privacy::rng::{NoiseSource, Purpose, SimulationKey};
 use serde::{Deserialize, Serialize};
@@ -87,13 +87,39 @@ impl UploadTerms {
             Self::Mask { keep_rest, .. } => *keep_rest,
         }
     }
+
+    /// Whether what is kept has a momentum.
+    #[must_use]
+    pub fn keeps_velocity(&self) -> bool {
+        matches!(self, Self::Largest { momentum, .. } if *momentum > 0.0)
+    }
+
+    /// Bytes of what a device keeps for later rounds of a model with so many parameters.
+    #[must_use]
+    pub fn kept_bytes(&self, parameters: u64) -> u64 {
+        let vectors = u64::from(self.keeps_rest()) + u64::from(self.keeps_velocity());
+        (4 * vectors).saturating_mul(parameters)
+    }
+
+    /// Bytes that it takes beside training: the coordinates and what is sent of them, and what is kept, as it was and as it will be.
+    #[must_use]
+    pub fn memory(&self, parameters: u64) -> u64 {
+        let chosen = match self {
+            Self::Largest { .. } => parameters.saturating_mul(8),
+            // And what it is drawn in.
+            Self::Mask { coordinates, .. } => coordinates.saturating_mul(8).saturating_add(parameters / 4),
+        };
+        chosen.saturating_add(self.kept_bytes(parameters).saturating_mul(2))
+    }
 }
 
 /// The coordinates that all devices of a round send, in ascending order. Anybody can draw them.
 #[must_use]
 pub fn mask(seed: u64, round: u64, coordinates: usize, parameters: usize) -> Vec<u32> {
     let mut words = NoiseSource::from(SimulationKey::new(seed)).stream(Purpose::Mask, &[round]).chunk(0);
-    words.some_of(coordinates as u64, parameters as u64).into_iter().map(|at| at as u32).collect()
+    let mut places = Vec::with_capacity(coordinates.min(parameters));
+    places.extend(words.some_of(coordinates as u64, parameters as u64).map(|at| at as u32));
+    places
 }
 
 /// Which coordinates are sent.
@@ -142,6 +168,32 @@ impl Rest {
         Self { rest, velocity }
     }
 
+    /// Nothing is kept, in as many bytes as something.
+    #[must_use]
+    pub fn nothing(parameters: usize, has_velocity: bool) -> Self {
+        Self { rest: vec![0.0; parameters], velocity: vec![0.0; if has_velocity { parameters } else { 0 }] }
+    }
+
+    /// Bytes of its numbers.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        4 * (self.rest.len() as u64 + self.velocity.len() as u64)
+    }
+
+    /// Zeros where something was sent.
+    fn forget(&mut self, places: &[u32]) {
+        for at in places.iter().map(|at| *at as usize) {
+            self.rest[at] = 0.0;
+            if let Some(u) = self.velocity.get_mut(at) {
+                *u = 0.0;
+            }
+        }
+    }
+
+    fn is_finite(&self) -> bool {
+        self.rest.iter().chain(&self.velocity).all(|v| v.is_finite())
+    }
+
     /// V, and U where there is momentum: for a checkpoint.
     #[must_use]
     pub fn vectors(&self) -> [&[f32]; 2] {
@@ -178,18 +230,23 @@ impl<'a> Upload<'a> {
 
 impl Partial<'_> {
     fn divide(&self, difference: Vec<f32>, before: Option<&Rest>) -> (Vec<f32>, Option<Rest>) {
+        let length = Upload::Part(*self).length(difference.len());
         // Training that diverged counts as nothing, and must not spoil what is kept.
         if !difference.iter().all(|d| d.is_finite()) {
-            let length = Upload::Part(*self).length(difference.len());
             return (vec![f32::NAN; length], self.keeps.and(before.cloned()));
         }
         let Some(keeping) = self.keeps else {
-            return (self.sends.some_of(&difference), None);
+            return (self.sends.some_of(&difference, &self.sends.places(&difference)), None);
         };
-        let Rest { mut rest, mut velocity } = keeping.added(difference, before);
-        let sent = self.sends.some_of(&rest);
-        self.sends.forget(&mut rest, &mut velocity);
-        (sent, Some(Rest { rest, velocity }))
+        let mut kept = keeping.added(difference, before);
+        // Nor does a sum count that no number holds. What came to it would be in the way of all that is learned later, so it goes.
+        if !kept.is_finite() {
+            return (vec![f32::NAN; length], Some(Rest::nothing(kept.rest.len(), !kept.velocity.is_empty())));
+        }
+        let places = self.sends.places(&kept.rest);
+        let sent = self.sends.some_of(&kept.rest, &places);
+        kept.forget(&places);
+        (sent, Some(kept))
     }
 }
 
@@ -212,40 +269,36 @@ impl Keeping<'_> {
 }
 
 impl Sends<'_> {
-    /// What is sent of a vector.
-    fn some_of(&self, vector: &[f32]) -> Vec<f32> {
+    /// The places of what is sent of a vector.
+    fn places(&self, vector: &[f32]) -> Cow<'_, [u32]> {
         match self {
-            Self::Mask(mask) => mask.iter().map(|at| vector[*at as usize]).collect(),
-            Self::Largest(count) => {
-                let mut sent = vec![0.0; vector.len()];
-                largest(vector, *count).into_iter().for_each(|at| sent[at] = vector[at]);
-                sent
-            }
+            Self::Mask(mask) => Cow::Borrowed(mask),
+            Self::Largest(count) => Cow::Owned(largest(vector, *count)),
         }
     }
 
-    /// Zeros where something was sent, in what is kept.
-    fn forget(&self, rest: &mut [f32], velocity: &mut [f32]) {
-        let sent = match self {
-            Self::Mask(mask) => mask.iter().map(|at| *at as usize).collect(),
-            Self::Largest(count) => largest(rest, *count),
-        };
-        for at in sent {
-            rest[at] = 0.0;
-            if let Some(u) = velocity.get_mut(at) {
-                *u = 0.0;
+    /// What is sent of a vector, at these places.
+    fn some_of(&self, vector: &[f32], places: &[u32]) -> Vec<f32> {
+        let values = places.iter().map(|at| vector[*at as usize]);
+        match self {
+            Self::Mask(_) => values.collect(),
+            Self::Largest(_) => {
+                let mut sent = vec![0.0; vector.len()];
+                places.iter().zip(values).for_each(|(at, value)| sent[*at as usize] = value);
+                sent
             }
         }
     }
 }
 
 /// The places of the largest values, by size; of two that are as large the first. In no order.
-fn largest(vector: &[f32], count: usize) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..vector.len()).collect();
+fn largest(vector: &[f32], count: usize) -> Vec<u32> {
+    let mut places: Vec<u32> = (0..vector.len() as u32).collect();
     if count < places.len() {
         if count > 0 {
             places.select_nth_unstable_by(count - 1, |a, b| {
-                vector[*b].abs().total_cmp(&vector[*a].abs()).then_with(|| a.cmp(b))
+                let [a_size, b_size] = [a, b].map(|at| vector[*at as usize].abs());
+                b_size.total_cmp(&a_size).then_with(|| a.cmp(b))
             });
         }
         places.truncate(count);
@@ -375,5 +428,44 @@ mod tests {
         assert!(masked.divide(vec![f32::NAN, 1.0], None).0[0].is_nan(), "also where it is outside of the mask");
         assert_eq!(kept.as_ref(), rests.get(&3));
         assert_eq!(upload.kept_by(4), None);
+    }
+
+    /// Two finite updates whose sum no number holds made a rest that every later update was lost in, for as long as it was kept.
+    #[test]
+    fn a_sum_that_ran_away_is_not_kept_and_the_next_round_learns_again() {
+        for (momentum, mask) in [(0.0, None), (0.9, None), (0.0, Some([1]))] {
+            let sends = mask.as_ref().map_or(Sends::Largest(1), |mask| Sends::Mask(mask));
+            let huge = vec![3e38, 3e38, -3e38];
+            let before = |rests: &Rests, difference: Vec<f32>| {
+                let keeps = Some(Keeping { momentum, local_clip: None, rests });
+                let upload = Upload::Part(Partial { sends, keeps });
+                upload.divide(difference, upload.kept_by(3))
+            };
+            let (_, kept) = before(&NO_RESTS, huge.clone());
+            let (sent, kept) = before(&Rests::from([(3, kept.unwrap())]), huge);
+            let velocity = vec![0.0; if momentum > 0.0 { 3 } else { 0 }];
+            assert!(sent.iter().all(|s| s.is_nan()), "clipping must see it, to make it zero: {sent:?}");
+            assert_eq!(kept, Some(Rest::new(vec![0.0; 3], velocity)));
+            let (sent, kept) = before(&Rests::from([(3, kept.unwrap())]), vec![1.0, 2.0, -1.0]);
+            assert!(sent.contains(&2.0) && kept.unwrap().rest == vec![1.0, 0.0, -1.0], "{sent:?}");
+            // Also what is kept from before this was looked at.
+            let poisoned = Rests::from([(3, Rest::new(vec![f32::INFINITY, 0.0, 0.0], Vec::new()))]);
+            assert_eq!(before(&poisoned, vec![1.0; 3]).1.unwrap().rest, vec![0.0; 3]);
+        }
+    }
+
+    #[test]
+    fn what_a_part_takes_is_counted() {
+        let largest = |momentum| UploadTerms::Largest { momentum, local_clip: None };
+        let mask = |keep_rest| UploadTerms::Mask { coordinates: 10, seed: 0, keep_rest };
+        assert_eq!(
+            [largest(0.0), largest(0.9), mask(true), mask(false)].map(|u| u.kept_bytes(100)),
+            [400, 800, 400, 0]
+        );
+        assert_eq!(
+            [largest(0.0), largest(0.9), mask(true), mask(false)].map(|u| u.memory(100)),
+            [1600, 2400, 905, 105]
+        );
+        assert_eq!((Rest::nothing(100, true).bytes(), Rest::nothing(100, false).bytes()), (800, 400));
     }
 }

@@ -454,6 +454,14 @@ fn hostile_assignments_are_refused_with_a_word_and_cost_nothing() {
         ("in a secure sum", |o| (o.terms.secure, o.terms.upload) = (true, Some(LARGEST)), kept),
         ("in a secure sum", |o| (o.terms.secure, o.terms.upload) = (true, Some(mask(30, true))), kept),
         ("greedy", |o| (o.terms.local.greedy, o.terms.upload) = (true, Some(LARGEST)), kept),
+        (
+            "left out in an evaluation",
+            |o| {
+                o.terms.evaluation = Some(keyhush_device::evaluation::EvaluationPlan { most_examples: 50 });
+                o.terms.upload = Some(mask(30, false));
+            },
+            kept,
+        ),
         ("momentum", |o| o.terms.upload = Some(UploadTerms::Largest { momentum: 1.0, local_clip: None }), kept),
         ("local clip", |o| o.terms.upload = Some(UploadTerms::Largest { momentum: 0.0, local_clip: Some(0.0) }), kept),
     ];
@@ -478,6 +486,16 @@ fn hostile_assignments_are_refused_with_a_word_and_cost_nothing() {
         assert_eq!(host.device.guard().inputs(), 0, "{words}");
         assert_eq!(host.device.diary().refused().len(), 1, "{words}");
         assert!(matches!(host.said().1, Wants::CheckIn(_)), "to the server it is one that comes later");
+    }
+}
+
+/// A plan of 1000 rounds with two from one input to the next has none for a device after its 999th, however few it gave.
+#[test]
+fn who_could_not_come_again_before_the_end_keeps_nothing_for_later() {
+    let offered = Offered::new(3);
+    for (step, is_last) in [(1, false), (997, false), (998, true), (999, true)] {
+        let mut host = Host::new(Policy::default(), 1);
+        assert_eq!(host.assigned(&offered, step).is_last, is_last, "step {step}");
     }
 }
 

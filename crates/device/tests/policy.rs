@@ -9,9 +9,17 @@ use keyhush_device::{
         task::{Bounds, Task, TaskError, Text},
         terms::TaskTerms,
     },
+    upload::UploadTerms,
 };
 use lm::model::config::{ModelConfig, Token};
 use privacy::{Participation, units::MinSeparation};
+
+const LARGEST: UploadTerms = UploadTerms::Largest { momentum: 0.0, local_clip: None };
+const WITH_MOMENTUM: UploadTerms = UploadTerms::Largest { momentum: 0.9, local_clip: None };
+
+const fn mask(keep_rest: bool) -> UploadTerms {
+    UploadTerms::Mask { coordinates: 302, seed: 1, keep_rest }
+}
 
 /// A change of the terms, a change of the policy, and what is said.
 type Case = (fn(&mut TaskTerms), fn(&mut Policy), fn(&Weak) -> bool);
@@ -162,4 +170,29 @@ fn tasks_that_ask_for_too_much_are_refused_before_there_is_room_for_them() {
     assert!(read(&tags).unwrap_err().to_string().contains("size of the model"));
     let long = Task::read(&vec![b' '; (16 << 20) + 1], &Bounds::default());
     assert!(long.unwrap_err().to_string().contains("size of the task"));
+}
+
+/// A mask of nearly all of a large model took a gigabyte that was counted nowhere.
+#[test]
+fn parts_of_updates_and_what_is_kept_of_them_have_bounds() {
+    let mut terms = Offered::new(3).terms;
+    let read = |terms: &TaskTerms, bounds| Task::read(&serde_json::to_vec(terms).unwrap(), &bounds);
+    let trainer = read(&terms, Bounds::default()).unwrap().learner().memory().trainer;
+    // Of 303 parameters: what is kept, and what the part takes beside training.
+    for (upload, unsent_bytes, part) in [
+        (LARGEST, 4 * 303, 16 * 303),
+        (WITH_MOMENTUM, 8 * 303, 24 * 303),
+        (mask(true), 4 * 303, 8 * 302 + 303 / 4 + 8 * 303),
+        (mask(false), 0, 8 * 302 + 303 / 4),
+    ] {
+        terms.upload = Some(upload);
+        let bounds = Bounds { unsent_bytes, training_bytes: trainer + part, ..Bounds::default() };
+        read(&terms, bounds).unwrap();
+        let said = read(&terms, Bounds { training_bytes: trainer + part - 1, ..bounds }).unwrap_err().to_string();
+        assert!(said.contains("memory for training"), "{upload:?}: {said}");
+        if unsent_bytes > 0 {
+            let said = read(&terms, Bounds { unsent_bytes: unsent_bytes - 1, ..bounds }).unwrap_err().to_string();
+            assert!(said.contains("size of what is kept of updates"), "{upload:?}: {said}");
+        }
+    }
 }

@@ -39,7 +39,8 @@ pub struct Replacement<'a> {
 }
 
 /// Puts a file in the place of another, at once: written under another name, synced, renamed, and the folder synced, in this
-/// order. After the loss of power at any point there is the old one or the new one, whole.
+/// order. After the loss of power at any point there is the old one or the new one, whole. Where it cannot be written, what there is of
+/// it does not stay: it may be private, and fill the disk.
 ///
 /// # Errors
 /// When the disk fails. Before the rename the old one is still there; after it, which of the two is durable is not known.
@@ -56,7 +57,11 @@ pub fn replace(
         file.sync()?;
         disk.rename(by.new, path)
     };
-    all().map_err(failed("write", path))?;
+    all().map_err(|error| {
+        // What failed is said, whatever comes of this.
+        _ = disk.remove(by.new);
+        failed("write", path)(error)
+    })?;
     disk.sync_folder(folder(path)).map_err(failed("sync", folder(path)))
 }
 
@@ -288,5 +293,6 @@ mod tests {
         });
         assert!(error.unwrap_err().to_string().contains("the disk is full"));
         assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "and nothing of the new one");
     }
 }

@@ -5,6 +5,9 @@
 //! general model, transfer learning from an ensemble, and distilling from released models. Test sets are of people of the synthetic crowd whom
 //! no run trains on, the same for all variants, also for those that train on crowds of their own; where a store is trained on, they are given
 //! ([`crate::texts`]).
+//!
+//! With several seeds everything synthetic is drawn again for each of them: the crowd with its test people, the general model, the node and
+//! what it does. What is given, such as a store and its texts, stays. Variants of one seed are compared with each other, pair by pair.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +26,7 @@ use federated::{
     plan::Plan,
     released::Teachers,
     run::{After, Opened},
-    sweep,
+    sweep::{self, bootstrap::Estimate},
     test_sets::{self, Measured},
 };
 use lm::{
@@ -64,8 +67,11 @@ const FIRST: u64 = 1 << 39;
 pub(crate) struct Compared {
     pub(crate) name: String,
     pub(crate) set: Vec<String>,
-    /// Shares are from 0 to 1.
+    /// Shares are from 0 to 1; means over the seeds.
     pub(crate) values: BTreeMap<&'static str, f64>,
+    /// The values of each seed, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) seeds: Vec<BTreeMap<&'static str, f64>>,
     /// Rounds, where it is a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rounds: Option<u64>,
@@ -116,49 +122,134 @@ pub(crate) fn run(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<(Vec<Compare
     let left_out = |variant: &&Variant| job.store.is_some() && variant.crowd_only;
     let variants: Vec<&Variant> = job.experiment.variant.iter().filter(|variant| !left_out(variant)).collect();
     let texts = job.texts.map(Texts::open).transpose()?;
-    let texts = texts.as_ref();
-    let given = |variant: &Variant| texts.filter(|_| variant.given_with_store);
-    // All that can be known to be wrong is said before any work.
-    let mut crowd = None;
-    for variant in variants.iter().copied().filter(|variant| given(variant).is_none()) {
-        let config = job.config(variant, None, &mut Vec::new())?;
-        crowd.get_or_insert_with(|| seed_of(&config));
-        if let Some(Instead::Transfer { .. }) = variant.instead {
-            ensemble::check(&config)?;
+    let work = Work { job, variants, texts: texts.as_ref() };
+    let crowd = work.check()?;
+    let mut notes = Vec::new();
+    let mut compared = work.of_seed(0, crowd, runner, &mut notes)?;
+    if job.seeds > 1 {
+        let mut all = vec![compared.clone()];
+        for seed in 1..job.seeds {
+            // What should be known of the first should be known of all.
+            all.push(work.of_seed(seed, crowd, runner, &mut Vec::new())?);
         }
-    }
-    let people = People { texts, crowd: crowd.unwrap_or(1) };
-    let (mut folders, mut compared, mut notes) = (Vec::new(), Vec::new(), Vec::new());
-    for variant in variants {
-        let (name, set, line) = (variant.name.clone(), variant.set.clone(), variant.line.clone());
-        if let Some(texts) = given(variant) {
-            let values = measured(&texts.model(), &|rules, words| Tests::of_texts(texts, rules, words), runner)?;
-            compared.push(Compared { name, set, values: values.values(), rounds: None, line });
-            continue;
+        for (number, one) in compared.iter_mut().enumerate() {
+            one.seeds = all.iter().map(|of_seed| of_seed[number].values.clone()).collect();
+            let mean = |column| one.seeds.iter().map(|values| values[column]).sum::<f64>() / one.seeds.len() as f64;
+            one.values = one.values.keys().map(|column| (*column, mean(column))).collect();
         }
-        let from = job.start(variant, 0, &folders)?;
-        let config = sweep::with_seed(&job.config(variant, from.as_deref(), &mut notes)?, 0);
-        let of_variant = |problem: String| ExperimentError::Variant { name: variant.name.clone(), problem };
-        let (counts, rounds) = match &variant.instead {
-            None => {
-                let folder = job.place(variant, &config, 0, runner.means.kernels)?;
-                let run = OneRun { label: &variant.name, config: &config, folder: &folder, after: After::Close };
-                runner.run(run)?;
-                folders.push((variant.name.clone(), vec![folder.clone()]));
-                let tests = |rules, words: &Vocabulary| Tests::new(people, rules, words);
-                (measured(&folder.join(MODEL_FOLDER), &tests, runner)?, Some(config.rounds))
-            }
-            Some(instead) => {
-                let baseline = Baseline::new(&config, people, &folders, runner)?;
-                let (counts, note) = baseline.counts(instead).map_err(of_variant)?;
-                notes.extend(note.map(|note| format!("{name}: {note}")));
-                (counts, None)
-            }
-        };
-        compared.push(Compared { name, set, values: counts.values(), rounds, line });
     }
     notes.dedup();
     Ok((compared, notes))
+}
+
+/// By how much the seeds of two synthetic crowds differ; experiments name some near 1 themselves.
+const CROWDS: u64 = 1000;
+
+/// The settings of the so many-th seed: with a synthetic crowd of its own.
+fn with_seed(config: &Config, number: u64) -> Config {
+    let mut config = sweep::with_seed(config, number);
+    let first = seed_of(&config);
+    if let (Data::Synthetic(crowd), 1..) = (&mut config.data, number) {
+        crowd.seed = Some(first.wrapping_add(CROWDS * number));
+    }
+    config
+}
+
+/// What is done for each seed.
+struct Work<'a> {
+    job: &'a Job<'a>,
+    variants: Vec<&'a Variant>,
+    texts: Option<&'a Texts>,
+}
+
+impl Work<'_> {
+    /// Says all that can be known to be wrong before any work; and the seed of the first variant's crowd.
+    fn check(&self) -> Result<u64, ExperimentError> {
+        let mut crowd = None;
+        for variant in self.variants.iter().filter(|variant| self.given(variant).is_none()) {
+            let config = self.job.config(variant, None, &mut Vec::new())?;
+            crowd.get_or_insert_with(|| seed_of(&config));
+            if let Some(Instead::Transfer { .. }) = variant.instead {
+                ensemble::check(&config)?;
+            }
+        }
+        Ok(crowd.unwrap_or(1))
+    }
+
+    /// The texts whose general model a variant is.
+    fn given(&self, variant: &Variant) -> Option<&Texts> {
+        self.texts.filter(|_| variant.given_with_store)
+    }
+
+    /// All variants with one seed.
+    fn of_seed(
+        &self,
+        seed: u64,
+        crowd: u64,
+        runner: &mut Runner<'_>,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<Compared>, ExperimentError> {
+        let job = self.job;
+        let people = People { texts: self.texts, crowd: crowd.wrapping_add(CROWDS * seed) };
+        let (mut folders, mut compared) = (Vec::new(), Vec::new());
+        for variant in self.variants.iter().copied() {
+            let (name, set, line) = (variant.name.clone(), variant.set.clone(), variant.line.clone());
+            let of = |values, rounds| Compared { name: name.clone(), set, values, seeds: Vec::new(), rounds, line };
+            if let Some(texts) = self.given(variant) {
+                let tests = |rules, words: &Vocabulary| Tests::of_texts(texts, rules, words);
+                compared.push(of(measured(&texts.model(), &tests, runner)?.values(), None));
+                continue;
+            }
+            let from = job.start(variant, 0, &folders)?;
+            let config = with_seed(&job.config(variant, from.as_deref(), notes)?, seed);
+            let of_variant = |problem: String| ExperimentError::Variant { name: variant.name.clone(), problem };
+            let (counts, rounds) = match &variant.instead {
+                None => {
+                    let label = if job.seeds > 1 { format!("{name}, seed {seed}") } else { name.clone() };
+                    let folder = job.place(variant, &config, seed, runner.means.kernels)?;
+                    runner.run(OneRun { label: &label, config: &config, folder: &folder, after: After::Close })?;
+                    folders.push((name.clone(), vec![folder.clone()]));
+                    let tests = |rules, words: &Vocabulary| Tests::new(people, rules, words);
+                    (measured(&folder.join(MODEL_FOLDER), &tests, runner)?, Some(config.rounds))
+                }
+                Some(instead) => {
+                    let baseline = Baseline::new(&config, people, &folders, runner)?;
+                    let (counts, note) = baseline.counts(instead).map_err(of_variant)?;
+                    notes.extend(note.map(|note| format!("{name}: {note}")));
+                    (counts, None)
+                }
+            };
+            compared.push(of(counts.values(), rounds));
+        }
+        Ok(compared)
+    }
+}
+
+/// Two variants that an expectation compares, seed by seed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Paired {
+    pub(crate) column: String,
+    pub(crate) higher: String,
+    pub(crate) lower: String,
+    /// Of perplexities, by which share the first is above the second; of keystrokes, the difference.
+    pub(crate) difference: Estimate,
+}
+
+/// The differences that expectations are about, where there are several seeds.
+pub(crate) fn pairs(experiment: &Experiment, compared: &[Compared]) -> Vec<Paired> {
+    let found = |name: &Option<String>| compared.iter().find(|one| Some(&one.name) == name.as_ref());
+    let pair = |expect: &Expect| {
+        let (column, higher, lower) = (expect.column.as_ref()?, found(&expect.higher)?, found(&expect.lower)?);
+        let of = |(high, low): (&BTreeMap<&str, f64>, &BTreeMap<&str, f64>)| {
+            let (high, low) = (*high.get(column.as_str())?, *low.get(column.as_str())?);
+            Some(if column.starts_with("keystrokes") { high - low } else { high / low - 1.0 })
+        };
+        let differences: Vec<f64> = higher.seeds.iter().zip(&lower.seeds).filter_map(of).collect();
+        let (higher, lower) = (higher.name.clone(), lower.name.clone());
+        let difference = Estimate::of(&differences);
+        (differences.len() > 1).then(|| Paired { column: column.clone(), higher, lower, difference })
+    };
+    experiment.expect.iter().filter_map(pair).collect()
 }
 
 /// What was counted on both test sets, and on the first sentences of each.

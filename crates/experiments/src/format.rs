@@ -403,9 +403,6 @@ impl Experiment {
     }
 
     fn check_finetuning(&self) -> Result<(), String> {
-        if self.seeds != 1 {
-            return Err("seeds: experiments about fine-tuning have one run of each variant".into());
-        }
         for (number, Variant { name, instead, from, evaluate_on, .. }) in self.variant.iter().enumerate() {
             if !evaluate_on.is_empty() {
                 return Err(format!(

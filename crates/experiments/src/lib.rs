@@ -71,12 +71,8 @@ pub struct Findings {
 /// When the experiment cannot be run as it says, a run cannot continue, or somebody stopped it.
 pub fn train(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<Findings, ExperimentError> {
     let (outcomes, notes) = training::run(job, runner)?;
-    let Job { experiment, store, set, .. } = job;
-    let mut results = Results::new(experiment);
-    results.kernels = Some(runner.means.kernels.name().to_owned());
-    results.store = store.map(|store| store.file_name().unwrap_or_default().to_string_lossy().into_owned());
-    results.set = set.to_vec();
-    results.notes = notes;
+    let experiment = job.experiment;
+    let mut results = trained_by(job, runner, notes);
     results.variants = outcomes.iter().map(|outcome| OfVariant::new(outcome, &experiment.columns)).collect();
     results.paper_values = beside(experiment, &outcomes);
     results.expectations = experiment.expect.iter().map(|expect| verdict::judge(expect, &outcomes)).collect();
@@ -91,18 +87,26 @@ pub fn train(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<Findings, Experim
 /// As [`train`].
 pub fn finetune(job: &Job<'_>, runner: &mut Runner<'_>) -> Result<Findings, ExperimentError> {
     let (compared, notes) = finetuning::run(job, runner)?;
+    let experiment = job.experiment;
+    let mut results = trained_by(job, runner, notes);
+    let is_there = |expect: &&Expect| expect.names().all(|name| compared.iter().any(|one| one.name == *name));
+    let expected = experiment.expect.iter().filter(is_there);
+    results.expectations = expected.map(|expect| finetuning::judge(expect, &compared)).collect();
+    let charts = experiment.plot.iter().map(|plot| finetuning::draw(experiment, plot, &compared)).collect();
+    results.paired = finetuning::pairs(experiment, &compared);
+    results.compared = compared;
+    Ok(Findings { results, charts })
+}
+
+/// With what an experiment was trained, before what came of it.
+fn trained_by(job: &Job<'_>, runner: &Runner<'_>, notes: Vec<String>) -> Results {
     let Job { experiment, store, set, .. } = job;
     let mut results = Results::new(experiment);
     results.kernels = Some(runner.means.kernels.name().to_owned());
     results.store = store.map(|store| store.file_name().unwrap_or_default().to_string_lossy().into_owned());
     results.set = set.to_vec();
     results.notes = notes;
-    let is_there = |expect: &&Expect| expect.names().all(|name| compared.iter().any(|one| one.name == *name));
-    let expected = experiment.expect.iter().filter(is_there);
-    results.expectations = expected.map(|expect| finetuning::judge(expect, &compared)).collect();
-    let charts = experiment.plot.iter().map(|plot| finetuning::draw(experiment, plot, &compared)).collect();
-    results.compared = compared;
-    Ok(Findings { results, charts })
+    results
 }
 
 fn beside(experiment: &Experiment, outcomes: &[Outcome<'_>]) -> Vec<Beside> {

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use federated::sweep::bootstrap::in_brackets;
 
 use crate::{
+    baselines,
+    finetuning::Paired,
     format::Experiment,
     results::{Beside, Results},
 };
@@ -21,9 +23,7 @@ pub(crate) fn part(results: &Results, experiment: &Experiment, command: &str, pi
         text.push_str(&rows(results));
     }
     if !results.compared.is_empty() {
-        let rows = results.table_of_compared(experiment);
-        text.push_str(&table(&rows[0], &rows[1..]));
-        text.push_str("The paper's numbers (other text, a larger model) are in brackets.\n\n");
+        text.push_str(&compared(results, experiment));
     }
     for (number, picture) in pictures.iter().enumerate() {
         let name = experiment.plot.get(number).and_then(|plot| plot.title.as_ref()).unwrap_or(&results.title);
@@ -66,6 +66,29 @@ fn variants(results: &Results, experiment: &Experiment) -> String {
             "Means over {seeds} seeds, {}; accuracies are smoothed over five evaluations.\n",
             in_brackets(seeds)
         );
+    }
+    text
+}
+
+fn compared(results: &Results, experiment: &Experiment) -> String {
+    let rows = results.table_of_compared(experiment);
+    let mut text = table(&rows[0], &rows[1..]);
+    if experiment.paper_value.iter().any(|value| value.column.is_some()) {
+        text.push_str("The paper's numbers (other text, a larger model) are in brackets.\n\n");
+    }
+    let seeds = results.compared.iter().map(|one| one.seeds.len()).max().unwrap_or(0);
+    if seeds > 1 {
+        let _ = writeln!(text, "Means over {seeds} seeds.\n");
+    }
+    if !results.paired.is_empty() {
+        let head = ["seed by seed", "is higher than", "in", "by"].map(str::to_owned);
+        let row = |pair: &Paired| {
+            let unit = if pair.column.starts_with("keystrokes") { " points" } else { " %" };
+            let by = pair.difference.written(|value| format!("{:+.2}", 100.0 * value)) + unit;
+            vec![pair.higher.clone(), pair.lower.clone(), baselines::label(&pair.column).to_owned(), by]
+        };
+        text.push_str(&table(&head, &results.paired.iter().map(row).collect::<Vec<_>>()));
+        let _ = writeln!(text, "Mean differences, {}.\n", in_brackets(seeds));
     }
     text
 }

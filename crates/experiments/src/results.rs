@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::{
     accounting::Computed,
     baselines::{self, COLUMNS},
-    finetuning::Compared,
+    finetuning::{Compared, Paired},
     format::{Experiment, Kind},
     training::Outcome,
     verdict::Verdict,
@@ -47,6 +47,9 @@ pub struct Results {
     pub(crate) rows: Vec<Computed>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) compared: Vec<Compared>,
+    /// Of these, what expectations compare, seed by seed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) paired: Vec<Paired>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) paper_values: Vec<Beside>,
     /// What must hold, and whether it does.
@@ -107,6 +110,7 @@ impl Results {
             variants: Vec::new(),
             rows: Vec::new(),
             compared: Vec::new(),
+            paired: Vec::new(),
             paper_values: Vec::new(),
             expectations: Vec::new(),
         }

@@ -27,7 +27,7 @@ use privacy::{
     AccountantKind, Delta, Epsilon, PrivacyEvent,
     audit::{
         AtDelta, AuditError, Verdict, deltas,
-        one_run::{OneRun, Scored, canaries_needed},
+        one_run::{OneRun, Scored, canaries_needed, largest_delta, most_any, most_canaries},
         one_shot::OneShot,
         trade_off::TradeOff,
     },
@@ -39,10 +39,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{
-        Engine, EngineError, Hardware, Summed, Users, drawn,
+        Around, Engine, EngineError, Summed, Users, drawn,
         secure::{SecureTask, Secured},
     },
-    plan::Plan,
+    numbers::grouped,
+    plan::{CanaryPlan, Plan},
     population::Population,
 };
 
@@ -55,31 +56,23 @@ pub const SLACKS: [f64; 3] = [0.75, 0.5, 0.25];
 
 /// The canaries of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Canaries {
-    first: u64,
-    end: u64,
-    seed: u64,
-    confidence: f64,
-}
+pub struct Canaries(CanaryPlan);
 
 impl Canaries {
     /// The canaries of a plan, if it has any: the last of its declared users.
     #[must_use]
     pub fn of(plan: &Plan) -> Option<Self> {
-        let audit = plan.config.audit.as_ref()?;
-        let end = plan.config.participation.population;
-        let first = end.saturating_sub(audit.canaries);
-        Some(Self { first, end, seed: plan.config.seed, confidence: audit.confidence })
+        plan.canaries.map(Self)
     }
 
     /// Their numbers among the users.
     #[must_use]
     pub const fn numbers(&self) -> Range<u64> {
-        self.first..self.end
+        self.0.first..self.0.end
     }
 
     fn words(&self, position: &[u64]) -> RandomWords {
-        NoiseSource::from(SimulationKey::new(self.seed)).stream(Purpose::Canaries, position).chunk(0)
+        NoiseSource::from(SimulationKey::new(self.0.seed)).stream(Purpose::Canaries, position).chunk(0)
     }
 
     /// The coin of a canary: whether it takes part.
@@ -204,7 +197,17 @@ impl<'a> Planted<'a> {
     }
 }
 
-impl Engine for Planted<'_> {
+impl<'a> Around for Planted<'a> {
+    type Inner = dyn Engine + 'a;
+
+    fn inner(&self) -> &(dyn Engine + 'a) {
+        &*self.engine
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Engine + 'a) {
+        &mut *self.engine
+    }
+
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
         let planted = self.canaries.numbers();
         let (canaries, people): (Vec<u64>, Vec<u64>) =
@@ -221,25 +224,9 @@ impl Engine for Planted<'_> {
         Ok(summed)
     }
 
-    fn foresees(&self) -> bool {
-        self.engine.foresees()
-    }
-
     fn foresee(&mut self, numbers: &[u64]) {
         let people: Vec<u64> = numbers.iter().copied().filter(|n| !self.canaries.numbers().contains(n)).collect();
         self.engine.foresee(&people);
-    }
-
-    fn works_elsewhere(&self) -> bool {
-        self.engine.works_elsewhere()
-    }
-
-    fn chunk(&self) -> Option<std::num::NonZeroUsize> {
-        self.engine.chunk()
-    }
-
-    fn hardware(&self) -> Option<Hardware> {
-        self.engine.hardware()
     }
 
     /// Canaries send no masked vectors: they are planted in sums in the clear, and [`Engine::each`] gives nobody's part by itself.
@@ -260,12 +247,22 @@ pub struct Shown {
     /// If the run is what its ledger says but for the scale of its noise, that noise costs at least this, as the ledger's accountant
     /// computes it. Where the ledger has no noise: if the run is one Gaussian release, its epsilon is at least this.
     pub epsilon_lower: f64,
+    /// Whether that is a lower bound on epsilon too. Otherwise the accountant knows only an upper bound on what that noise costs, such as for
+    /// samples of a fixed size; the true epsilon can be smaller.
+    #[serde(default = "yes")]
+    pub epsilon_lower_is_attained: bool,
     /// Epsilon is at least this, whatever the run did.
     pub epsilon_lower_any: f64,
+    /// Where that could only be 0, at this delta and with so many canaries: what would do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub any_would_need: Option<WouldDo>,
     /// The noise of the run is below so many times what its ledger says; none where nothing is shown, or there is no noise.
     pub noise_below: Option<f64>,
     /// An estimate of what the canaries show, without proof.
     pub epsilon_estimate: f64,
+    /// The 95 % interval of the estimate, if scores are normal with one deviation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epsilon_estimate_range: Option<[f64; 2]>,
     /// The delta of these.
     pub delta: f64,
     /// The probability that a bound is right.
@@ -279,6 +276,54 @@ pub struct Shown {
     /// How many ideal canaries of one Gaussian release a bound needs that misses so much of the formal epsilon at most; none for more than
     /// 10^8.
     pub canaries_needed: Vec<Needed>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// An epsilon that is worth showing of an unknown mechanism.
+const WORTH: f64 = 1.0;
+
+/// Where nothing can be shown of an unknown mechanism: with which delta an epsilon of 1 could be, or with which number of canaries.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WouldDo {
+    /// With this number of canaries, the largest delta.
+    pub delta: Option<f64>,
+    /// At this delta, the most canaries; none where no number would do.
+    pub canaries: Option<u64>,
+}
+
+impl WouldDo {
+    /// None where something can be shown.
+    ///
+    /// # Errors
+    /// When a number is out of range.
+    pub fn of(canaries: u64, delta: Delta, confidence: f64) -> Result<Option<Self>, AuditError> {
+        if most_any(canaries, delta, confidence)? > 0.0 {
+            return Ok(None);
+        }
+        let smaller = largest_delta(canaries, confidence, WORTH)?.map(Delta::get);
+        Ok(Some(Self { delta: smaller, canaries: most_canaries(delta, confidence, WORTH)? }))
+    }
+
+    /// In a sentence, for an audit with so many canaries at a delta.
+    #[must_use]
+    pub fn words(&self, canaries: u64, delta: f64) -> String {
+        let smaller = self.delta.map(|delta| format!("at a delta of at most {delta:e}"));
+        let fewer = self.canaries.map(|canaries| format!("with {} canaries", grouped(canaries)));
+        let would: Vec<String> = smaller.into_iter().chain(fewer).collect();
+        let would = match would.is_empty() {
+            true => String::new(),
+            false => format!(" It could show an epsilon of {WORTH} {}.", would.join(", or ")),
+        };
+        format!(
+            "The last bound is 0 whatever the run did: a delta of {delta:e} explains even guesses about {} canaries that are all right \
+             (docs/AUDITS.md, \"A large delta\").{would}",
+            grouped(canaries)
+        )
+    }
 }
 
 /// Guesses of one kind.
@@ -340,6 +385,12 @@ impl Recorded {
         judged.and_then(Result::ok).map_or(Epsilon::INFINITE, |judged| judged.epsilon)
     }
 
+    /// Whether the accountant knows that noise of this scale costs no less than it says.
+    fn is_attained(&self, scale: f64, delta: Delta) -> bool {
+        let judged = self.with_noise_times(scale).map(|event| self.accountant.judge_group(&event, delta, self.group));
+        judged.and_then(Result::ok).is_none_or(|judged| judged.epsilon_lower.is_some())
+    }
+
     /// The epsilon that is refuted: with a smallest scale that is, or as one Gaussian release where nothing can be scaled.
     fn lower(&self, noise_below: Option<f64>, shown: &OneRun, delta: Delta) -> f64 {
         match (noise_below, self.epsilon(1.0, delta).is_finite()) {
@@ -365,7 +416,7 @@ impl Shown {
         ledger: &Ledger<S>,
     ) -> Result<Self, AuditError> {
         let recorded = Recorded::of(ledger);
-        let (delta, confidence) = (ledger.plan().delta, canaries.confidence);
+        let (delta, confidence) = (ledger.plan().delta, canaries.0.confidence);
         let at = |delta: Delta| OneRun::of(scored, delta, confidence);
         let shown = at(delta)?;
         let is_noised = recorded.epsilon(1.0, delta).is_finite();
@@ -393,13 +444,18 @@ impl Shown {
             made: g.made,
             correct: g.correct,
         };
+        let estimate = OneShot::of(scored, delta)?;
+        let canaries = scored.len() as u64;
         Ok(Self {
-            canaries: scored.len() as u64,
+            canaries,
             epsilon_formal: formal,
             epsilon_lower,
+            epsilon_lower_is_attained: noise_below.is_none_or(|scale| recorded.is_attained(scale, delta)),
             epsilon_lower_any: shown.epsilon_lower_any,
+            any_would_need: WouldDo::of(canaries, delta, confidence)?,
             noise_below,
-            epsilon_estimate: OneShot::of(scored, delta)?.epsilon_estimate,
+            epsilon_estimate: estimate.epsilon_estimate,
+            epsilon_estimate_range: Some(estimate.range()),
             delta: delta.get(),
             confidence,
             verdict,
@@ -418,24 +474,51 @@ impl Shown {
             true => "the run differs from its ledger in the scale of the noise at most",
             false => "the run is a single Gaussian release",
         };
-        let nothing = match epsilon_lower.max(*epsilon_lower_any) > 0.0 {
-            true => "",
-            false => " A bound of 0 says nothing; use more canaries.",
+        let what = match self.epsilon_lower_is_attained {
+            true => "epsilon",
+            false => "the accountant's upper bound on epsilon",
         };
-        format!(
-            "With {confidence} % confidence, epsilon at delta {delta:e} is at least {epsilon_lower:.2} if {assumption}, and at least \
-             {epsilon_lower_any:.2} without that assumption.{nothing}"
-        )
+        let without = match self.epsilon_lower_is_attained {
+            true => format!("and at least {epsilon_lower_any:.2} without that assumption"),
+            false => format!("and epsilon is at least {epsilon_lower_any:.2} without that assumption"),
+        };
+        let mut text = format!(
+            "With {confidence} % confidence, {what} at delta {delta:e} is at least {epsilon_lower:.2} if {assumption}, {without}."
+        );
+        if !self.epsilon_lower_is_attained {
+            text += " Of this kind of run the accountant knows no more than an upper bound, so the first number is not a lower bound on epsilon: the true one can be smaller.";
+        }
+        if epsilon_lower.max(*epsilon_lower_any) <= 0.0 {
+            text += " A bound of 0 shows nothing in either direction.";
+        }
+        if *epsilon_lower <= 0.0 {
+            text += " With more canaries the first would show more.";
+        }
+        if let Some(would) = &self.any_would_need {
+            text = format!("{text} {}", would.words(self.canaries, *delta));
+        }
+        text
+    }
+
+    /// The estimate, with its interval.
+    #[must_use]
+    pub fn estimate(&self) -> String {
+        estimated(self.epsilon_estimate, self.epsilon_estimate_range)
     }
 
     /// In a few sentences.
     #[must_use]
     pub fn words(&self) -> String {
-        let Self { canaries, epsilon_estimate, .. } = self;
-        format!(
-            "Audit with {canaries} canaries. {} The estimate, which proves nothing, is {epsilon_estimate:.2}. {}",
-            self.bounds(),
-            self.verdict.words()
-        )
+        let Self { canaries, .. } = self;
+        format!("Audit with {canaries} canaries. {} {} {}", self.bounds(), self.estimate(), self.verdict.words())
     }
+}
+
+/// An estimate that proves nothing, in a sentence.
+#[must_use]
+pub fn estimated(epsilon: f64, range: Option<[f64; 2]>) -> String {
+    let range = range.map_or_else(String::new, |[low, high]| {
+        format!(" (between {low:.2} and {high:.2} in 95 % of cases, if scores are normally distributed)")
+    });
+    format!("The estimate, which proves nothing, is {epsilon:.2}{range}.")
 }

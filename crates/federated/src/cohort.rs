@@ -52,7 +52,7 @@ impl Sampler {
         let mut words = source.stream(Purpose::Cohort, &[round]).chunk(0);
         match self.participation {
             Participation::Poisson { rate } => poisson(&mut words, rate.get(), self.population),
-            Participation::FixedSize { population, cohort } => words.some_of(cohort, population).into_iter().collect(),
+            Participation::FixedSize { population, cohort } => words.some_of(cohort, population).collect(),
             Participation::MinSeparation { .. } | Participation::Once => self.arrivals(source, round),
         }
     }

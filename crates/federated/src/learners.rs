@@ -1,6 +1,6 @@
 //! The registry of learners: the only place where they are named and created from settings.
 //!
-//! A learner is a file in [`device::learner`] and a line in [`LEARNERS`]. Its function gets the settings and the store, if the run
+//! A learner is a file in [`device::learner`] and an entry of [`LEARNERS`]. Its function gets the settings and the store, if the run
 //! reads one, and says of any setting that it cannot use why.
 
 use corpus::{
@@ -35,8 +35,33 @@ pub struct Made {
 /// Makes a learner from settings.
 type Make = fn(&Config, Option<&Store>) -> Result<Made, ConfigError>;
 
-/// All of them, by the names that settings have for them.
-pub static LEARNERS: [(&str, Make); 2] = [(LANGUAGE, of_preset), ("tags", tags)];
+/// A kind of learner.
+pub struct LearnerKind {
+    /// Its name in settings.
+    pub name: &'static str,
+    make: Make,
+    /// What is another in the settings of a small run than for a small language model, as `--set` takes it: tests and contract suites
+    /// go over all learners, and make each from this.
+    pub small: &'static [&'static str],
+}
+
+/// All learners; the first is the default.
+pub static LEARNERS: &[LearnerKind] = &[
+    LearnerKind { name: LANGUAGE, make: of_preset, small: &[] },
+    LearnerKind {
+        name: "tags",
+        make: tags,
+        small: &[
+            "model.learner=tags",
+            "model.preset=",
+            "model.hidden=",
+            "model.embedding=",
+            "model.vocabulary=300",
+            "local.unroll=",
+            "local.learning_rate=5.0",
+        ],
+    },
+];
 
 /// The learner that settings ask for, before anything was learned.
 ///
@@ -51,13 +76,19 @@ pub fn of(config: &Config, store: Option<&Store>) -> Result<Made, ConfigError> {
 /// # Errors
 /// When there is none, or the setting that is wrong.
 pub fn named(name: &str, config: &Config, store: Option<&Store>) -> Result<Made, ConfigError> {
-    let Some((_, make)) = LEARNERS.iter().find(|(known, _)| *known == name) else {
-        let names: Vec<&str> = LEARNERS.iter().map(|(name, _)| *name).collect();
+    let Some(kind) = kind(name) else {
+        let names: Vec<&str> = LEARNERS.iter().map(|kind| kind.name).collect();
         let meant = did_you_mean(name, &names).unwrap_or_default();
         let why = format!("no learner is called {name:?}{meant}; valid: {}", names.join(", "));
         return Err(ConfigError::new("model.learner", why));
     };
-    make(config, store)
+    (kind.make)(config, store)
+}
+
+/// The kind with a name.
+#[must_use]
+pub fn kind(name: &str) -> Option<&'static LearnerKind> {
+    LEARNERS.iter().find(|kind| kind.name == name)
 }
 
 /// A language model from a preset.

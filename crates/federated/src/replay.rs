@@ -147,7 +147,8 @@ pub fn replay(
     Ok(Played { model: rounds.state().model.clone(), by_devices })
 }
 
-/// The recorded users take part.
+/// The recorded users take part. It is not a fleet of the contract: it draws nobody, names nobody and tries nothing twice, since all of
+/// that was decided in the run that it repeats; that it comes to the same model is tested where runs of real devices are (`whole_run` of the server).
 struct Recorded<'a> {
     engine: Box<dyn Engine + 'a>,
     people: &'a dyn Population,

@@ -27,7 +27,7 @@ use privacy::{
     clip::{AdaptiveClip, ClipError},
     encoding::EncodingError,
     mechanism::{Correlation, Mechanism, MechanismError},
-    stages::{ClipBit, ClipRuleError, Clipping, Released, Sum},
+    stages::{ClipBit, ClipRuleError, Clipping, NoisedSum, Released, Sum},
 };
 use thiserror::Error;
 
@@ -242,12 +242,15 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
         let Attempted { outcome, observed } = self.collect(fleet, at, &coding, stop)?;
         let collect_s = watch.elapsed().as_secs_f64();
         let Observed { participants, failed_groups, mut exact } = observed;
-        if let Outcome::Failed(reason) = outcome {
-            return self.fail(at, reason, participants.as_ref(), Some(fleet), time).map(Round::Failed);
-        }
 
         let watch = Instant::now();
-        let released = self.release(outcome, &coding)?;
+        let released = match outcome {
+            Outcome::Sum(sum) => self.release(sum, &coding)?,
+            Outcome::Noised(sum) => self.release_noised(sum)?,
+            Outcome::Failed(reason) => {
+                return self.fail(at, reason, participants.as_ref(), Some(fleet), time).map(Round::Failed);
+            }
+        };
         let release_s = watch.elapsed().as_secs_f64();
 
         let watch = Instant::now();
@@ -430,15 +433,7 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
     }
 
     /// From the sum to what anyone may see.
-    fn release(&mut self, outcome: Outcome, coding: &Coding) -> Result<Released, RoundError> {
-        match (outcome, &mut self.state.mechanism) {
-            (Outcome::Sum(sum), _) => self.release_sum(sum, coding),
-            (Outcome::Noised(sum), Some(mechanism)) => Ok(mechanism.release_noised(sum)?),
-            (Outcome::Noised(_) | Outcome::Failed(_), _) => Err(MechanismError::OtherNoise.into()),
-        }
-    }
-
-    fn release_sum(&mut self, sum: Sum, coding: &Coding) -> Result<Released, RoundError> {
+    fn release(&mut self, sum: Sum, coding: &Coding) -> Result<Released, RoundError> {
         let sum = match &coding.quotient {
             Some(quotient) => quotient.divide(sum)?,
             None => sum,
@@ -447,6 +442,12 @@ impl<'a, S: LedgerStore> Loop<'a, S> {
             Some(mechanism) => Ok(mechanism.release_by(sum, self.randomness.steps(NoiseOf::Rounds)?, &self.pool)?),
             None => Ok(sum.release_without_privacy(self.place().1, &no_noise(), self.plan.randomness())),
         }
+    }
+
+    /// The same of a sum to which users added the noise.
+    fn release_noised(&mut self, sum: NoisedSum) -> Result<Released, RoundError> {
+        let mechanism = self.state.mechanism.as_mut().ok_or(MechanismError::OtherNoise)?;
+        Ok(mechanism.release_noised(sum)?)
     }
 
     fn record(

@@ -11,7 +11,7 @@ use corpus::origin::Origin;
 use device::round::Task;
 use keyhush_federated::{
     engine::{
-        Engine, EngineError, Summed, Users, drawn,
+        Around, Engine, EngineError, Summed, Users, drawn,
         secure::{SecureTask, Secured},
     },
     home::{MODEL_FOLDER, RunFolder},
@@ -27,7 +27,17 @@ struct Watched<'a> {
     told: Vec<Told>,
 }
 
-impl Engine for Watched<'_> {
+impl<'a> Around for Watched<'a> {
+    type Inner = dyn Engine + 'a;
+
+    fn inner(&self) -> &(dyn Engine + 'a) {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Engine + 'a) {
+        &mut *self.inner
+    }
+
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
         self.told.push(Told::of(self.told.len(), task, users));
         self.inner.sum(task, users)

@@ -13,7 +13,7 @@ use crate::small_runs::{self, RUN};
 use device::round::Task;
 use keyhush_federated::{
     config::Document,
-    engine::{self, Engine, EngineError, Means, Summed, Users},
+    engine::{self, Around, Engine, EngineError, Means, Summed, Users},
     fleet::{self, Stop},
     home::{LEDGER_FILE, Records, RunFolder},
     ledger_file::Place,
@@ -65,7 +65,17 @@ struct Watching<'a> {
     fails: bool,
 }
 
-impl Engine for Watching<'_> {
+impl<'a> Around for Watching<'a> {
+    type Inner = dyn Engine + 'a;
+
+    fn inner(&self) -> &(dyn Engine + 'a) {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Engine + 'a) {
+        &mut *self.inner
+    }
+
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
         self.cohorts.push(users.numbers.to_vec());
         self.keys.push(*users.key.secret_bytes());

@@ -85,7 +85,7 @@ fn with_noise_the_bound_is_under_the_formal_epsilon_and_a_kill_changes_nothing()
     let shown = ran(whole.path(), &[], None);
     assert_eq!(shown.verdict, Verdict::Consistent);
     assert!(shown.epsilon_lower <= shown.epsilon_formal.get() && shown.epsilon_formal.is_finite(), "{shown:?}");
-    // Not an empty bound, at delta 1e-5, where nothing can be shown of any mechanism.
+    // Not an empty bound, and more than what is shown of any mechanism.
     assert!(shown.epsilon_lower > 0.1 && shown.epsilon_lower_any < shown.epsilon_lower, "{shown:?}");
     assert!(shown.noise_below.is_some_and(|scale| scale > 1.0), "{shown:?}");
     for at in &shown.at_deltas {
@@ -120,6 +120,46 @@ fn a_ledger_that_promises_too_much_is_refuted() {
     assert_eq!((noised.verdict, open.verdict), (Verdict::Consistent, Verdict::Violated));
     assert!(noised.epsilon_lower <= formal.get() && open.epsilon_lower > formal.get(), "{noised:?} {open:?}");
     assert!(open.noise_below.is_some_and(|scale| scale < 1.0), "{open:?}");
+}
+
+/// Where the accountant knows no more than an upper bound, the bound of the audit is of that number, and says so.
+#[test]
+fn a_bound_on_an_upper_bound_is_not_called_a_bound_on_epsilon() {
+    let upper = "Of this kind of run the accountant knows no more than an upper bound";
+    let words = |set: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        let shown = ran(folder.path(), set, None);
+        assert!(shown.epsilon_lower > 0.0, "{shown:?}");
+        (shown.epsilon_lower_is_attained, shown.words())
+    };
+    let (is_attained, said) = words(&[]);
+    assert!(is_attained && !said.contains(upper) && said.contains("confidence, epsilon at delta"), "{said}");
+    for loose in ["participation.kind=fixed-size", "privacy.accountant=rdp"] {
+        let (is_attained, said) = words(&[loose]);
+        assert!(!is_attained && said.contains(upper), "{loose}: {said}");
+        assert!(said.contains("the accountant's upper bound on epsilon at delta"), "{loose}: {said}");
+        assert!(said.contains("and epsilon is at least 0."), "the other bound needs no accountant: {said}");
+    }
+}
+
+/// 200 canaries can show something of any mechanism at delta 1e-5, and nothing at 1e-4; then the audit says what would do.
+#[test]
+fn where_nothing_can_be_shown_the_audit_says_so() {
+    let at = |delta: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        ran(folder.path(), &[&NO_NOISE[..], &[delta]].concat(), None)
+    };
+    let (small, large) = (at("privacy.delta=1e-6"), at("privacy.delta=1e-3"));
+    assert!(small.epsilon_lower_any > 0.5 && small.any_would_need.is_none(), "{small:?}");
+    assert!(!small.words().contains("whatever the run did"), "{}", small.words());
+    assert_eq!(large.epsilon_lower_any, 0.0);
+    let would = large.any_would_need.unwrap();
+    assert!(would.delta.is_some_and(|delta| delta < 1e-5) && would.canaries.is_none(), "{would:?}");
+    let said = large.words();
+    assert!(
+        said.contains("0 whatever the run did: a delta of 1e-3") && said.contains("at a delta of at most"),
+        "{said}"
+    );
 }
 
 /// Canaries send what everybody sends: the coordinates of a mask, or the largest; what they owe comes later.

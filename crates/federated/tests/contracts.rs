@@ -1,4 +1,4 @@
-//! Every engine, fleet, home, vault and store of this crate keeps the contract of its kind.
+//! Every engine, measurer, central trainer, fleet, home, vault and store of this crate keeps the contract of its kind.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 use std::{
@@ -13,12 +13,17 @@ use std::{
 use crate::memory_home::{MemoryHome, MemoryVault, Shows};
 use crate::real_devices;
 use crate::workshop::{self, ADAPTIVE, ARRIVAL, means, plan, with};
-use device::round::Task;
+use device::{learner::examples::Examples, round::Task};
 use keyhush_federated::{
     canaries::{Canaries, Planted},
     checkpoint::Checkpoints,
     contract::{self, Lives, Reference, Trial},
-    engine::{self, Engine, EngineError, EngineKind, Means, Summed, THREADS, Users, threads::Threads},
+    engine::{
+        self, Engine, EngineError, EngineKind, Means, Summed, THREADS, Users,
+        central::{Central, CentralTrainer, clipped, trainer},
+        measure::{Measurer, OnThreads},
+        threads::Threads,
+    },
     fleet::{self, At, Attempted, Fleet, FleetError, Observed, Outcome, RoundTask, Stop, WithEvaluations},
     home::{Home, Log, MODEL_FOLDER, Paper, Records, RunFolder},
     ledger_file::{FileStore, Place},
@@ -29,7 +34,11 @@ use keyhush_federated::{
     secrets::Vault,
 };
 use ledger::{Entry, FailureReason, Ledger, LedgerStore};
-use lm::kernels::KernelPath;
+use lm::{
+    kernels::KernelPath,
+    metrics::Counts,
+    model::{batch::Batch, parameters::ParameterLayout},
+};
 use privacy::stages::Sum;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -78,7 +87,17 @@ struct OfItsOwn<'a> {
     forgets: bool,
 }
 
-impl Engine for OfItsOwn<'_> {
+impl<'a> engine::Around for OfItsOwn<'a> {
+    type Inner = Threads<'a>;
+
+    fn inner(&self) -> &Threads<'a> {
+        &self.threads
+    }
+
+    fn inner_mut(&mut self) -> &mut Threads<'a> {
+        &mut self.threads
+    }
+
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
         let numbers = if self.forgets && users.numbers.len() > 1 { &users.numbers[1..] } else { users.numbers };
         let task = Task { learning_rate: task.learning_rate * self.faster, ..*task };
@@ -127,6 +146,85 @@ fn engines_with_canaries() {
     let mut run = Run::begin(home, &secure, &opened, means()).unwrap();
     let error = run.step(&mut fleet, &Stop::new()).unwrap_err().to_string();
     assert!(error.contains("canaries") && error.contains("remove [audit]"), "{error}");
+}
+
+/// A measurer that leaves out the first of several people.
+struct Forgetful<'a>(OnThreads<'a>);
+
+impl Measurer for Forgetful<'_> {
+    fn count(&mut self, model: &[f32], people: &[Examples]) -> Result<Counts, EngineError> {
+        self.0.count(model, if people.len() > 1 { &people[1..] } else { people })
+    }
+}
+
+#[test]
+fn measurers() {
+    for trial in &Trial::all() {
+        for (kernels, threads) in [(KernelPath::best(), 5), (KernelPath::Scalar, 1)] {
+            let on_threads = OnThreads::new(trial.learner(), kernels, threads);
+            contract::measurer(trial, &mut { on_threads }, kernels, 0.0);
+            let mut forgetful = Forgetful(on_threads);
+            let suite = || contract::measurer(trial, &mut forgetful, kernels, 0.01);
+            assert!(catch_unwind(AssertUnwindSafe(suite)).is_err(), "somebody is missing");
+        }
+        // Others' kernels have other last digits.
+        let mut scalar = OnThreads::new(trial.learner(), KernelPath::Scalar, 2);
+        contract::measurer(trial, &mut scalar, KernelPath::best(), 0.01);
+    }
+}
+
+/// A trainer that learns where it should only measure.
+struct Eager(Box<dyn CentralTrainer>);
+
+impl CentralTrainer for Eager {
+    fn at_a_time(&self) -> usize {
+        self.0.at_a_time()
+    }
+
+    fn load(&mut self, parameters: &[f32]) -> Result<(), EngineError> {
+        self.0.load(parameters)
+    }
+
+    fn store(&mut self, parameters: &mut [f32]) -> Result<(), EngineError> {
+        self.0.store(parameters)
+    }
+
+    fn forget(&mut self) {
+        self.0.forget();
+    }
+
+    fn state_len(&self) -> usize {
+        self.0.state_len()
+    }
+
+    fn state(&mut self) -> Result<Vec<f32>, EngineError> {
+        self.0.state()
+    }
+
+    fn set_state(&mut self, state: &[f32]) -> Result<(), EngineError> {
+        self.0.set_state(state)
+    }
+
+    fn learn(&mut self, batches: &[Batch<'_>], rate: f32, number: u64) -> Result<f64, EngineError> {
+        self.0.learn(batches, rate, number)
+    }
+
+    fn measure(&mut self, batches: &[Batch<'_>]) -> Result<f64, EngineError> {
+        self.0.learn(batches, 0.1, 0)
+    }
+}
+
+#[test]
+fn central_trainers() {
+    let thread = |kernels| move |of: Central<'_>| trainer(of, Means::threads(kernels, 1)).unwrap();
+    contract::central_trainer(&thread(KernelPath::best()), 0.0);
+    contract::central_trainer(&thread(KernelPath::Scalar), 1e-3);
+    let parameters = |of: Central<'_>| ParameterLayout::new(of.config).unwrap().len();
+    let best = thread(KernelPath::best());
+    // A bound that nothing reaches.
+    contract::central_trainer(&|of| clipped(best(of), 1e9, parameters(of)).unwrap(), 0.0);
+    let eager = || contract::central_trainer(&|of| Box::new(Eager(best(of))), 0.0);
+    assert!(catch_unwind(AssertUnwindSafe(eager)).is_err(), "measuring is learning");
 }
 
 /// An engine of another crate needs a kind of its own, and nothing of this one.
@@ -395,7 +493,7 @@ fn a_run_is_the_same_in_every_home() {
         for most in [100, 1] {
             let home = MemoryHome::default();
             to_the_end(&home, &set, most);
-            assert!(home.model().unwrap() == model(folder.path()), "another model");
+            assert!(home.model().unwrap().weights == model(folder.path()), "another model");
             assert_eq!(home.lines(Log::Metrics).unwrap(), folder.lines(Log::Metrics).unwrap());
             assert_eq!(home.lines(Log::Diagnostics).unwrap(), folder.lines(Log::Diagnostics).unwrap());
             let read = Ledger::open(home.read_store().unwrap(), None, &[]).unwrap();

@@ -12,7 +12,7 @@ use device::{
 use keyhush_federated::protocol::{
     admission::{Anybody, ByToken, EnrolmentLimits, PlaceKey},
     coordinator::{Asking, Coordinator, Report},
-    desk::{Aggregation, Closed, Opening, Windows},
+    desk::{Aggregation, Closed, Opening},
     left_out::LeaveOut,
     limits::ParticipationLimits,
     order::Order,
@@ -20,6 +20,7 @@ use keyhush_federated::protocol::{
     secure::SecureDesk,
     store::{AttemptAt, EnrolledInHour, MemoryStore, Store, Write},
     ticket::RoundKey,
+    windows::Windows,
 };
 use keyhush_federated::secrets::{FileVault, Secrets};
 use ledger::FailureReason;

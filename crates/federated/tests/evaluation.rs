@@ -8,7 +8,7 @@ use crate::workshop::{ARRIVAL, Idle, config, ledger, means, plan, rest, some, th
 use device::{evaluation::count, learner::examples::Examples, round::Task};
 use keyhush_federated::{
     config::ConfigError,
-    engine::{Engine, EngineError, Summed, Users},
+    engine::{Around, Engine, EngineError, Summed, Users},
     fleet::{Attempted, Fleet, FleetError, Observed, Outcome, RoundTask, Stop},
     home::{Records, RunFolder},
     metrics::{Measured, Measures, Metrics, prediction::PERPLEXITY},
@@ -142,7 +142,17 @@ struct Watching<'a> {
     measured: Vec<Vec<u64>>,
 }
 
-impl Engine for Watching<'_> {
+impl<'a> Around for Watching<'a> {
+    type Inner = dyn Engine + 'a;
+
+    fn inner(&self) -> &(dyn Engine + 'a) {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Engine + 'a) {
+        &mut *self.inner
+    }
+
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
         if task.evaluation.is_some() {
             self.measured.push(users.numbers.to_vec());

@@ -7,7 +7,7 @@ use crate::workshop::{ADAPTIVE, ARRIVAL, Idle, means, plan, some, step, threads,
 use device::round::Task;
 use keyhush_federated::{
     checkpoint,
-    engine::{Engine, EngineError, EngineKind, EngineOptions, Means, Summed, THREADS, Users},
+    engine::{Around, Engine, EngineError, EngineKind, EngineOptions, Means, Summed, THREADS, Users},
     home::{MODEL_FOLDER, RunFolder},
     run::{Run, RunError},
 };
@@ -33,7 +33,17 @@ impl<'a> Curious<'a> {
     }
 }
 
-impl Engine for Curious<'_> {
+impl<'a> Around for Curious<'a> {
+    type Inner = dyn Engine + 'a;
+
+    fn inner(&self) -> &(dyn Engine + 'a) {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Engine + 'a) {
+        &mut *self.inner
+    }
+
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
         self.came.push(users.numbers.to_vec());
         self.foreseen.push(self.told.take());

@@ -19,7 +19,7 @@ use device::{
 };
 use keyhush_federated::{
     home::{MODEL_FOLDER, STATEMENT_FILE},
-    learners::{self, LEARNERS},
+    learners::{self, LEARNERS, LearnerKind},
     metrics::{
         METRICS_FILE, Measures, Metric,
         prediction::PERPLEXITY,
@@ -34,21 +34,9 @@ use lm::{
 };
 use serde_json::Value;
 
-/// Settings of the workshop for a learner.
-fn of(learner: &str) -> Vec<&'static str> {
-    match learner {
-        "language" => vec![],
-        "tags" => vec![
-            "model.learner=tags",
-            "model.preset=",
-            "model.hidden=",
-            "model.embedding=",
-            "model.vocabulary=300",
-            "local.unroll=",
-            "local.learning_rate=5.0",
-        ],
-        other => panic!("write down the settings of {other}, or it is not tested"),
-    }
+/// What is another in the settings of the workshop for a learner.
+fn of(learner: &str) -> &'static [&'static str] {
+    learners::kind(learner).unwrap().small
 }
 
 /// So little noise that learning is seen.
@@ -91,8 +79,8 @@ fn measures(learner: &dyn Learner) -> &'static Measures {
 
 #[test]
 fn every_learner_keeps_the_contract() {
-    for (name, _) in LEARNERS {
-        let opened = Opened::new(&config(&of(name))).unwrap();
+    for &LearnerKind { small, .. } in LEARNERS {
+        let opened = Opened::new(&config(small)).unwrap();
         let learner = opened.learner();
         let labels = if learner.learns_labels() { synth::labels().len() } else { 0 };
         let words = |post: u32| (0..12).map(move |word| 3 + (7 * post + word * word) % 40);
@@ -106,8 +94,8 @@ fn every_learner_keeps_the_contract() {
 
 #[test]
 fn every_learner_learns_and_says_by_its_own_metrics_how_well() {
-    for (name, _) in LEARNERS {
-        let set = with(&[&of(name), &QUIET]);
+    for &LearnerKind { name, small, .. } in LEARNERS {
+        let set = with(&[small, &QUIET]);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run");
         trained(&path, &set);
@@ -141,7 +129,7 @@ fn lost_on_the_way(counting: &Counting, metrics: &[&'static Metric]) -> Vec<&'st
 /// A metric whose counts are not in the set of its learner would be silently wrong where devices measure it.
 #[test]
 fn every_metric_survives_the_vector_of_a_device() {
-    let learners: Vec<Opened> = LEARNERS.iter().map(|(name, _)| Opened::new(&config(&of(name))).unwrap()).collect();
+    let learners: Vec<Opened> = LEARNERS.iter().map(|kind| Opened::new(&config(kind.small)).unwrap()).collect();
     for set in MEASURES.iter().filter(|set| coordinates(set.name).is_some()) {
         let learner = learners.iter().map(Opened::learner).find(|learner| learner.measures() == set.name);
         let learner = learner.unwrap_or_else(|| panic!("no learner is measured by {:?}", set.name));
@@ -158,9 +146,9 @@ fn every_metric_survives_the_vector_of_a_device() {
 /// Rules P13 and P19: what comes out does not depend on the aggregation, on restarts, or on who is asked when.
 #[test]
 fn every_learner_gives_the_same_model_plain_secure_and_after_restarts() {
-    for (name, _) in LEARNERS {
+    for &LearnerKind { name, small, .. } in LEARNERS {
         for kind in [&ARRIVAL[..], &["participation.vanish=0.01"]] {
-            let set = with(&[&of(name), kind, &["participation.cohort=40", "rounds=4", "evaluation.every=2"]]);
+            let set = with(&[small, kind, &["participation.cohort=40", "rounds=4", "evaluation.every=2"]]);
             let folder = tempfile::tempdir().unwrap();
             let path = |name: &str| folder.path().join(name);
             let plain = trained(&path("plain"), &set);
@@ -180,10 +168,10 @@ fn every_learner_gives_the_same_model_plain_secure_and_after_restarts() {
 
 #[test]
 fn every_learners_model_is_read_back_and_trained_further() {
-    for (name, _) in LEARNERS {
+    for &LearnerKind { name, small, .. } in LEARNERS {
         let folder = tempfile::tempdir().unwrap();
         let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
-        trained(&first, &of(name));
+        trained(&first, small);
         let read = model_folder::read(&first.join(MODEL_FOLDER)).unwrap();
         let values = match &read.weights {
             Weights::Recurrent { values, .. } => values,
@@ -193,14 +181,14 @@ fn every_learners_model_is_read_back_and_trained_further() {
         let from = format!("model.from={}", first.display());
         let made = [from, "model.vocabulary=".to_owned(), "model.preset=".to_owned()];
         let set = all(&made, &["model.hidden=", "model.embedding=", "noise_seed=5"]);
-        let own: Vec<&str> = of(name).into_iter().filter(|set| set.starts_with("local.")).collect();
+        let own: Vec<&str> = small.iter().copied().filter(|set| set.starts_with("local.")).collect();
         let set = with(&[&set, &own]);
         let opened = Opened::new(&config(&set)).unwrap();
         assert_eq!((opened.learner().name(), opened.first_parameters()), (name, &values[..]));
         trained(&second, &set);
         // Another learner's name beside it is refused.
-        let (other, _) = LEARNERS.iter().find(|(other, _)| *other != name).unwrap();
-        let wrong = format!("model.learner={other}");
+        let other = LEARNERS.iter().find(|other| other.name != name).unwrap();
+        let wrong = format!("model.learner={}", other.name);
         let error = Opened::new(&config(&with(&[&set, &[&wrong]]))).err().unwrap().to_string();
         assert!(error.contains("model.learner") && error.contains(name), "{error}");
     }
@@ -215,7 +203,7 @@ fn settings_that_a_learner_cannot_use_are_refused() {
         ("model.user_features=true", "model.user_features"),
         ("local.unroll=5", "local.unroll"),
     ] {
-        let error = Opened::new(&config(&with(&[&tags, &[more]]))).err().unwrap().to_string();
+        let error = Opened::new(&config(&with(&[tags, &[more]]))).err().unwrap().to_string();
         assert!(error.contains(key) && error.contains("tags"), "{error}");
     }
     let error = learners::named("pictures", &config(&[]), None).err().unwrap().to_string();
@@ -275,7 +263,7 @@ fn p15_names_of_labels_are_public_data_where_they_are_learned() {
     let folder = tempfile::tempdir().unwrap();
     let made = reads(&labelled(folder.path()));
     for (learner, named) in [("tags", true), ("language", false)] {
-        let own: Vec<&str> = of(learner).into_iter().filter(|set| !set.starts_with("model.vocabulary")).collect();
+        let own: Vec<&str> = of(learner).iter().copied().filter(|set| !set.starts_with("model.vocabulary")).collect();
         let opened = Opened::new(&config(&all(&made, &own))).unwrap();
         let said = opened.setting().public_data;
         let found = said.iter().any(|data| data.what == "the names of the labels" && data.why.contains("names.txt"));
@@ -288,7 +276,7 @@ fn p15_names_of_labels_are_public_data_where_they_are_learned() {
 fn a_model_with_other_parts_is_not_taken_for_the_learners() {
     let folder = tempfile::tempdir().unwrap();
     let [run, other] = ["run", "other"].map(|name| folder.path().join(name));
-    trained(&run, &of("tags"));
+    trained(&run, of("tags"));
     let mut model = model_folder::read(&run.join(MODEL_FOLDER)).unwrap();
     let from = |path: &Path| {
         let made = [format!("model.from={}", path.display()), "model.public=a test".to_owned()];

@@ -15,7 +15,7 @@ use device::round::Task;
 use keyhush_federated::{
     config::ConfigError,
     engine::{
-        Engine, EngineError, Summed, Users,
+        Around, Engine, EngineError, Summed, Users,
         secure::{SecureError, SecureTask, Secured},
     },
     fleet::Stop,
@@ -35,7 +35,17 @@ struct Asked<'a> {
     asked: Vec<(u64, Vec<u64>)>,
 }
 
-impl Engine for Asked<'_> {
+impl<'a> Around for Asked<'a> {
+    type Inner = dyn Engine + 'a;
+
+    fn inner(&self) -> &(dyn Engine + 'a) {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Engine + 'a) {
+        &mut *self.inner
+    }
+
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
         self.inner.sum(task, users)
     }

@@ -11,7 +11,7 @@ use crate::workshop::{ARRIVAL, Idle, ledger, means, plan, step, threads, whole, 
 use device::round::Task;
 use keyhush_federated::{
     engine::{
-        Engine, EngineError, Summed, Users, drawn,
+        Around, Engine, EngineError, Summed, Users, drawn,
         secure::{SecureTask, Secured},
     },
     home::RunFolder,
@@ -58,7 +58,17 @@ impl Overheard<'_> {
     }
 }
 
-impl Engine for Overheard<'_> {
+impl<'a> Around for Overheard<'a> {
+    type Inner = dyn Engine + 'a;
+
+    fn inner(&self) -> &(dyn Engine + 'a) {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Engine + 'a) {
+        &mut *self.inner
+    }
+
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
         self.note_all(users, None);
         self.inner.sum(task, users)
@@ -95,7 +105,17 @@ struct Again<'a> {
     inner: Box<dyn Engine + 'a>,
 }
 
-impl Engine for Again<'_> {
+impl<'a> Around for Again<'a> {
+    type Inner = dyn Engine + 'a;
+
+    fn inner(&self) -> &(dyn Engine + 'a) {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Engine + 'a) {
+        &mut *self.inner
+    }
+
     fn sum(&mut self, _: &Task<'_>, _: &Users<'_>) -> Result<Summed, EngineError> {
         Err(EngineError::NotSecure)
     }

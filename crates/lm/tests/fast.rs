@@ -7,10 +7,10 @@ use keyhush_lm::{
     model::{
         batch::Batch,
         config::{Cell, Dropout, DropoutKind, ModelConfig, Token},
-        dropout::MaskDrawer,
+        dropout::{MaskDrawer, Masks},
         fast::{Network, Trainer},
         parameters::{ParameterLayout, Role},
-        reference::{Masks, Reference, Soft, State},
+        reference::{Reference, Soft, State},
     },
 };
 

@@ -11,9 +11,10 @@ use keyhush_lm::{
     model::{
         batch::Batch,
         config::ModelConfig,
+        dropout::Masks,
         fast::Trainer,
         parameters::{ParameterLayout, Role},
-        reference::{Masks, Real, Reference, State},
+        reference::{Real, Reference, State},
     },
 };
 use serde::Deserialize;

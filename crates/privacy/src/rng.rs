@@ -280,15 +280,16 @@ impl RandomWords {
     }
 
     /// So many of the numbers below a bound, each set of them equally likely, in ascending order: Floyd's algorithm (Bentley and Floyd 1987).
-    pub fn some_of(&mut self, count: u64, bound: u64) -> BTreeSet<u64> {
-        let mut drawn = BTreeSet::new();
+    /// Less than a quarter of a byte of memory for each number below the bound, however many are drawn.
+    pub fn some_of(&mut self, count: u64, bound: u64) -> impl Iterator<Item = u64> + use<> {
+        let mut drawn = Drawn::for_some_of(count, bound);
         for last in bound.saturating_sub(count)..bound {
             let one = self.below(last + 1);
             if !drawn.insert(one) {
                 drawn.insert(last);
             }
         }
-        drawn
+        drawn.in_order()
     }
 
     #[cold]
@@ -301,6 +302,45 @@ impl RandomWords {
         }
         bytes.zeroize();
         self.used = 0;
+    }
+}
+
+/// The numbers that are drawn. A bit for each below the bound, unless a tree of a few takes less: up to 24 bytes for each of them.
+enum Drawn {
+    Few(BTreeSet<u64>),
+    Many(Vec<u64>),
+}
+
+impl Drawn {
+    fn for_some_of(count: u64, bound: u64) -> Self {
+        match usize::try_from(bound.div_ceil(64)) {
+            Ok(words) if count > bound / 128 => Self::Many(vec![0; words]),
+            _ => Self::Few(BTreeSet::new()),
+        }
+    }
+
+    /// Whether it is new.
+    fn insert(&mut self, number: u64) -> bool {
+        match self {
+            Self::Few(numbers) => numbers.insert(number),
+            Self::Many(words) => {
+                let (word, bit) = (&mut words[(number / 64) as usize], 1 << (number % 64));
+                let is_new = *word & bit == 0;
+                *word |= bit;
+                is_new
+            }
+        }
+    }
+
+    fn in_order(self) -> Box<dyn Iterator<Item = u64>> {
+        match self {
+            Self::Few(numbers) => Box::new(numbers.into_iter()),
+            Self::Many(words) => {
+                Box::new((0..).zip(words).flat_map(|(at, word)| {
+                    (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| 64 * at + bit)
+                }))
+            }
+        }
     }
 }
 
@@ -352,6 +392,29 @@ mod tests {
         let key = NoiseSource::from(NoiseKey::generate().unwrap());
         assert_eq!(format!("{key:?}"), "Secret(NoiseKey(secret))");
         assert_eq!(format!("{:?}", key.stream(Purpose::Noise, &[])), "StreamKey(secret)");
+    }
+
+    /// Masks are a part of the protocol, so it is the algorithm that counts, and not what its numbers are kept in.
+    #[test]
+    fn some_of_the_numbers_are_those_of_floyds_algorithm() {
+        let floyd = |words: &mut RandomWords, count: u64, bound: u64| {
+            let mut drawn = BTreeSet::new();
+            for last in bound.saturating_sub(count)..bound {
+                let one = words.below(last + 1);
+                drawn.insert(if drawn.contains(&one) { last } else { one });
+            }
+            drawn
+        };
+        let words = || NoiseSource::from(SimulationKey::new(5)).stream(Purpose::Mask, &[0]).chunk(0);
+        for bound in [0_u64, 1, 5, 64, 65, 1000, 5000] {
+            for count in [0, 1, 4, 7, 8, 9, 300, 780, 782, bound / 2, bound.saturating_sub(1), bound, bound + 1] {
+                let (drawn, slow) = (words().some_of(count, bound), floyd(&mut words(), count, bound));
+                assert!(drawn.eq(slow.iter().copied()), "{count} of {bound}");
+                assert_eq!(slow.len() as u64, count.min(bound));
+            }
+        }
+        // In a crowd of any size, without room for all of it.
+        assert_eq!(words().some_of(3, u64::MAX).count(), 3);
     }
 
     #[test]

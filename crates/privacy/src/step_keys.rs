@@ -387,7 +387,8 @@ impl<K: KeyShelf> StepKeys for SecretSteps<K> {
     }
 }
 
-/// Keys that end with the process; for tests, and for trying things out.
+/// Keys that end with the process. No run keeps its keys here, since it could not continue after a crash; it is public because the examples of
+/// this crate's documentation release sums without files, and so does a caller who only wants one release.
 #[derive(Debug, Clone)]
 pub struct MemoryShelf {
     keys: Vec<(StepAt, StepKey)>,

@@ -23,12 +23,14 @@ pub fn bounds(title: &str, at_deltas: &[AtDelta]) -> Chart {
     Chart {
         title: title.into(),
         x_label: "delta".into(),
-        y_label: "epsilon".into(),
+        y_label: "epsilon (lower is more private)".into(),
         log_x: true,
         series: vec![
-            line("formal: at most", |at| at.epsilon_formal.get()),
-            line("audit, if only the scale of the noise may be wrong: at least", |at| at.epsilon_lower),
-            line("audit, without that assumption: at least", |at| at.epsilon_lower_any),
+            line("the guarantee: epsilon is at most this", |at| at.epsilon_formal.get()),
+            line("shown by the attack, if only the scale of the noise may be wrong: at least this", |at| {
+                at.epsilon_lower
+            }),
+            line("shown by the attack, whatever the run did: at least this", |at| at.epsilon_lower_any),
         ],
         ..Chart::default()
     }
@@ -86,7 +88,7 @@ pub fn secrets(shown: &Secrets) -> Chart {
     Chart {
         title: "How much a model remembers of planted secrets".into(),
         x_label: "copies of a secret, over all users".into(),
-        y_label: "exposure (bits, mean)".into(),
+        y_label: "exposure: n bits is likelier than all but 1 in 2^n".into(),
         log_x: true,
         series: vec![line("with privacy", |s| &s.private), line("without privacy", |s| &s.non_private)],
         reference: vec![("nothing remembered: 1.4".into(), std::f64::consts::LOG2_E)],
@@ -99,8 +101,8 @@ pub fn secrets(shown: &Secrets) -> Chart {
 pub fn tails(shown: &Tails, texts: u32) -> Chart {
     let most = shown.compared.iter().max_by(|a, b| a.epsilon.total_cmp(&b.epsilon));
     Chart {
-        title: "Likelihood ratios of texts: the tail, and the fitted distribution".into(),
-        x_label: "log likelihood ratio".into(),
+        title: "Models with and without one user: how far their texts tell them apart".into(),
+        x_label: "log likelihood ratio: how much likelier a text is under the model that wrote it".into(),
         y_label: "share of texts with a larger ratio".into(),
         log_y: true,
         series: most.map_or_else(Vec::new, |compared| tail(compared, texts)),
@@ -118,5 +120,8 @@ fn tail(compared: &Compared, texts: u32) -> Vec<Series> {
         let at = |i: u32| tail.threshold + (end - tail.threshold) * f64::from(i) / 40.0;
         (0..=40).map(|i| (at(i), tail.scale * libm::exp(-tail.shape * at(i)))).collect()
     });
-    vec![Series::new("texts", seen), Series::new("fitted Pareto tail; it crosses delta at epsilon", fitted)]
+    vec![
+        Series::new("the texts with the largest ratios, of the user who shows most", seen),
+        Series::new("fitted tail: the estimate of epsilon is where it meets delta", fitted),
+    ]
 }

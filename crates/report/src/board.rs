@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use federated::{
     metrics::{
         Diagnostics, Measures, Metric, Metrics, Timing,
-        registry::{Goal, METRICS, Unit},
+        registry::{Goal, MEASURES, METRICS, Unit},
         training::{
             CLIP_NORM, EPSILON, FRACTION_BELOW_CLIP, HEADLINE_BY_DEVICES, PROJECTED_EPSILON, TRACKED_CLIP_NORM,
         },
@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use crate::{
     curves::epsilon_label,
+    page::distinct,
     run::{Report, Tile, time::seconds},
     settings,
 };
@@ -37,7 +38,7 @@ pub struct Chart {
     /// The title.
     pub title: String,
     /// What belongs below the title; it may be empty.
-    pub note: &'static str,
+    pub note: String,
     /// Where it stands on the page.
     pub group: Group,
     /// How its numbers are read: `share`, `epsilon`, `seconds` or `number`.
@@ -131,9 +132,11 @@ pub struct Curve {
     pub values: Vec<Option<f64>>,
 }
 
+/// The loss per example, whatever the learner calls that.
+const LOSS: &str = "training_loss";
 /// The curves that say what users did: name, words, what belongs below them, unit.
 const TRAINING: [(&str, &str, &str, &str); 5] = [
-    ("training_loss", "Training loss", "per token, of the users of each round before they train", "number"),
+    (LOSS, "Training loss", "of the users of each round before they train", "number"),
     ("update_norm", "Update norms", "before clipping: the median, and the range from 10 % to 90 % of users", "number"),
     ("clipped_share", "Clipped updates", "share of updates above the clip norm", "share"),
     ("users", "Users per round", "", "number"),
@@ -154,10 +157,11 @@ pub fn charts() -> Vec<Chart> {
     }));
     let clips = [&PROJECTED_EPSILON, &CLIP_NORM, &TRACKED_CLIP_NORM, &FRACTION_BELOW_CLIP];
     charts.extend(clips.map(|metric| of_metric(metric, Group::Privacy, false)));
+    let examples = distinct(MEASURES.iter().map(|measures| measures.example)).join(" or ");
     charts.extend(TRAINING.map(|(key, title, note, unit)| Chart {
         key: key.into(),
         title: title.into(),
-        note,
+        note: if key == LOSS { format!("per {examples}, {note}") } else { note.into() },
         group: Group::Training,
         unit,
         log: key == "update_norm",
@@ -175,7 +179,7 @@ fn of_metric(metric: &Metric, group: Group, judged: bool) -> Chart {
     Chart {
         key: metric.name.into(),
         title: metric.title(),
-        note: "",
+        note: String::new(),
         group,
         unit: match metric.unit {
             Unit::Share => "share",
@@ -274,7 +278,7 @@ fn of_evaluations(lines: &[Metrics], meaning: Meaning) -> BTreeMap<String, Curve
 fn of_rounds(lines: &[Diagnostics]) -> BTreeMap<String, Curve> {
     type Of = fn(&Diagnostics) -> Option<f64>;
     let all: [(&str, Of); 6] = [
-        ("training_loss", |line| line.loss),
+        (LOSS, |line| line.loss),
         ("update_norm", |line| line.norm_quantiles.map(|norms| norms[2])),
         (BAND[0], |line| line.norm_quantiles.map(|norms| norms[1])),
         (BAND[1], |line| line.norm_quantiles.map(|norms| norms[3])),

@@ -5,6 +5,7 @@
 //! | [`run`]         | `report.html`: a run on one page, from its folder       |
 //! | [`compare`]     | several runs in the same charts                         |
 //! | [`audit`]       | charts of audits                                        |
+//! | [`planned`]     | charts of what runs would cost                          |
 //! | [`board`]       | a run as data, for the page over all runs               |
 //! | [`sweep`]       | the runs of a sweep: page, table, numbers               |
 //! | [`scalars`]     | the scalars of a run over its rounds                    |
@@ -25,6 +26,7 @@ mod curves;
 pub mod following;
 mod markup;
 mod page;
+pub mod planned;
 pub mod run;
 pub mod scalars;
 pub mod settings;

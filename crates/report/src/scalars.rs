@@ -10,7 +10,7 @@ use std::path::Path;
 use durable::files::{self, FileError};
 use federated::{
     metrics::{
-        DIAGNOSTICS_FILE, Diagnostics, DiagnosticsHead, METRICS_FILE, Metric, Metrics, TIMING_FILE, Timing,
+        DIAGNOSTICS_FILE, Diagnostics, DiagnosticsHead, METRICS_FILE, Measures, Metric, Metrics, TIMING_FILE, Timing,
         registry::{Absent, METRICS},
         training::{EPSILON, RHO},
     },
@@ -91,6 +91,7 @@ impl Lines {
     #[must_use]
     pub fn steps(&self) -> Vec<Step> {
         let exact = self.is_simulation();
+        let examples = Measures::of(&self.metrics).examples();
         let mut timing = self.timing.iter().filter(|_| exact).peekable();
         let mut diagnostics = self.diagnostics.iter().filter(|_| exact).peekable();
         let (mut steps, mut now) = (Vec::new(), 0.0);
@@ -98,7 +99,12 @@ impl Lines {
             *now += seconds(timing);
             while diagnostics.next_if(|seen| seen.round < timing.round).is_some() {}
             let seen = diagnostics.next_if(|seen| seen.round == timing.round);
-            let scalars = seen.map(of_users).unwrap_or_default().into_iter().chain(of_time(timing)).collect();
+            let scalars = seen
+                .map(|seen| of_users(seen, &examples))
+                .unwrap_or_default()
+                .into_iter()
+                .chain(of_time(timing))
+                .collect();
             steps.push(Step { of: Of::Round, round: timing.round, seconds: *now, scalars });
         };
         for line in &self.metrics {
@@ -140,8 +146,8 @@ fn tag(metric: &Metric, meaning: Meaning) -> Option<String> {
     Some(format!("{}{ending}", metric.tag?))
 }
 
-/// What the users of a round did, exactly.
-fn of_users(seen: &Diagnostics) -> Vec<(String, f64)> {
+/// What the users of a round did, exactly; what they learned from has its learner's name.
+fn of_users(seen: &Diagnostics, examples: &str) -> Vec<(String, f64)> {
     const QUANTILES: [&str; 5] = ["least", "10_percent", "median", "90_percent", "most"];
     let Diagnostics { users, tokens, loss, norm_quantiles, clipped_share, not_finite, .. } = seen;
     let norms = norm_quantiles.iter().flat_map(|norms| QUANTILES.into_iter().zip(*norms));
@@ -150,7 +156,7 @@ fn of_users(seen: &Diagnostics) -> Vec<(String, f64)> {
         ("loss", *loss),
         ("clipped_share", *clipped_share),
         ("users", Some(*users as f64)),
-        ("tokens", Some(*tokens as f64)),
+        (examples, Some(*tokens as f64)),
         ("users_not_finite", Some(*not_finite as f64)),
     ];
     let named = named.into_iter().filter_map(|(name, value)| Some((format!("train_not_private/{name}"), value?)));

@@ -1,10 +1,9 @@
 //! The scalars of a run as an event file for TensorBoard.
 //!
-//! The frames are written by hand: records as in a TFRecord file, each an `Event` of TensorFlow's `event.proto` with a wall time, a
-//! step and a summary of scalars. That is five fields of two messages, sixty lines; a crate for protocol buffers would bring a
-//! code generator and TensorFlow's definitions to the build. `tensorboard-rs` (0.5.9) brings `protobuf`, `image` and `gethostname`,
-//! names its file after clock, host and process, and puts the time of writing into every event: the same run would not give the
-//! same bytes.
+//! Records as in a TFRecord file, each an `Event` of TensorFlow's `event.proto` with a wall time, a step and a summary of scalars. The
+//! messages are those five fields, by derive; the frames around them are written here. `tensorboard-rs` (0.5.9) has both, but brings
+//! `protobuf`, `image` and `gethostname`, names its file after clock, host and process, and puts the time of writing into every
+//! event: the same run would not give the same bytes.
 //!
 //! The file follows from the other files of a run alone: it can be rewritten at any time, and what more rounds and evaluations
 //! add comes after what was there. So a run that is resumed has no step twice, and a TensorBoard that is watching continues
@@ -18,6 +17,7 @@ use std::{
 
 use crc32c::crc32c;
 use durable::files::{self, FileError};
+use prost::Message;
 
 use crate::scalars::{Lines, Step};
 
@@ -39,17 +39,12 @@ pub fn write(folder: &Path, started: u64) -> Result<(), FileError> {
 #[must_use]
 pub fn events(steps: &[Step], started: f64) -> Vec<u8> {
     let mut file = Vec::new();
-    let mut version = event(started, 0);
-    bytes(&mut version, 3, b"brain.Event:2");
-    record(&mut file, &version);
+    let version = Event { file_version: Some("brain.Event:2".into()), ..Event::new(started, 0) };
+    record(&mut file, &version.encode_to_vec());
     for Step { round, seconds, scalars, .. } in steps {
-        let mut summary = Vec::new();
-        for (tag, value) in scalars {
-            bytes(&mut summary, 1, &scalar(tag, *value));
-        }
-        let mut event = event(started + seconds, *round);
-        bytes(&mut event, 5, &summary);
-        record(&mut file, &event);
+        let value = |(tag, value): &(String, f64)| Value { tag: tag.clone(), simple_value: *value as f32 };
+        let summary = Some(Summary { value: scalars.iter().map(value).collect() });
+        record(&mut file, &Event { summary, ..Event::new(started + seconds, *round) }.encode_to_vec());
     }
     file
 }
@@ -67,37 +62,41 @@ fn save(path: &Path, events: &[u8]) -> io::Result<()> {
     }
 }
 
-/// An `Event` with its fields 1, `wall_time`, and 2, `step`.
-fn event(wall_time: f64, step: u64) -> Vec<u8> {
-    let mut event = vec![1 << 3 | 1];
-    event.extend(wall_time.to_le_bytes());
-    event.push(2 << 3);
-    varint(&mut event, step);
-    event
+/// `Event` of TensorFlow's `event.proto`, as far as it is written.
+#[derive(Clone, PartialEq, Message)]
+struct Event {
+    /// Seconds since 1970.
+    #[prost(double, required, tag = "1")]
+    wall_time: f64,
+    #[prost(uint64, required, tag = "2")]
+    step: u64,
+    /// Of the first event alone.
+    #[prost(string, optional, tag = "3")]
+    file_version: Option<String>,
+    #[prost(message, optional, tag = "5")]
+    summary: Option<Summary>,
 }
 
-/// A `Summary.Value` with its fields 1, `tag`, and 2, `simple_value`.
-fn scalar(tag: &str, value: f64) -> Vec<u8> {
-    let mut scalar = Vec::new();
-    bytes(&mut scalar, 1, tag.as_bytes());
-    scalar.push(2 << 3 | 5);
-    scalar.extend((value as f32).to_le_bytes());
-    scalar
-}
-
-/// A field that holds bytes: a text or another message.
-fn bytes(message: &mut Vec<u8>, field: u8, content: &[u8]) {
-    message.push(field << 3 | 2);
-    varint(message, content.len() as u64);
-    message.extend(content);
-}
-
-fn varint(message: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        message.push(value as u8 | 0x80);
-        value >>= 7;
+impl Event {
+    const fn new(wall_time: f64, step: u64) -> Self {
+        Self { wall_time, step, file_version: None, summary: None }
     }
-    message.push(value as u8);
+}
+
+/// `Summary` of `summary.proto`.
+#[derive(Clone, PartialEq, Message)]
+struct Summary {
+    #[prost(message, repeated, tag = "1")]
+    value: Vec<Value>,
+}
+
+/// `Summary.Value`.
+#[derive(Clone, PartialEq, Message)]
+struct Value {
+    #[prost(string, required, tag = "1")]
+    tag: String,
+    #[prost(float, required, tag = "2")]
+    simple_value: f32,
 }
 
 /// A record: its length, the checksum of that, the content, the checksum of that.

@@ -105,7 +105,13 @@ fn a_page_shows_what_its_learner_is_measured_by() {
     for metric in [&PERPLEXITY, &ACCURACY_TOP1] {
         assert!(!html.contains(metric.label) && !html.contains(&metric.title()), "{}", metric.name);
     }
+    assert!(html.contains("posts read, as simulated") && html.contains("posts read on devices, at most"));
     let events = String::from_utf8_lossy(events.last().unwrap()).into_owned();
+    assert!(events.contains("train_not_private/posts"));
+    // Only the names of settings are the same for all learners.
+    let words = html.replace("most_tokens", "");
+    assert_eq!(words.to_lowercase().find("token").map(|at| &words[at - 40..at + 40]), None);
+    assert!(!events.to_lowercase().contains("token"));
     assert!(events.contains(RECALL_TOP5.tag.unwrap()) && !events.contains(ACCURACY_TOP1.tag.unwrap()));
 }
 

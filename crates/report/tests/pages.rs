@@ -119,8 +119,8 @@ fn report<'a>(metrics: &'a [Metrics], timing: &'a [Timing]) -> Report<'a> {
         cost: Cost {
             population: 1_000_000,
             planned_participations: 60_000,
-            most_tokens: Some(96_000_000),
-            simulated_tokens: Some(31_415_926),
+            most_examples: Some(96_000_000),
+            simulated_examples: Some(31_415_926),
             simulated_users: Some((59_321, 367)),
         },
         statement: STATEMENT.into(),

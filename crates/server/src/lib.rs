@@ -12,7 +12,8 @@
 //! | [`listing`] | the state of each task, read while a server runs                                   |
 //! | [`attestation`] | asks the operator's attestation command about a device that enrols             |
 //! | [`token`]  | the enrolment token, if the operator supplies none                                 |
-//! | [`sqlite`] | all durable state in one SQLite file: devices, attempts, ledgers, runs               |
+//! | [`state`]  | all durable state, as a trait                                                      |
+//! | [`sqlite`] | the same in one SQLite file: devices, attempts, ledgers, runs               |
 
 pub mod attestation;
 mod blobs;
@@ -22,6 +23,7 @@ pub mod hub;
 pub mod listing;
 pub mod orders;
 pub mod sqlite;
+pub mod state;
 pub mod tasks;
 pub mod token;
 mod uploads;

@@ -1,16 +1,14 @@
-//! The state of each task of a server, read from outside: from its database, the operator's orders, and its ledgers.
+//! The state of each task of a server, read from outside: from its state, the operator's orders, and its ledgers.
 //!
 //! Nothing here is a secret's, and nothing is exact but what operators may see (rule P26): how many devices are enrolled. Epsilons
 //! come with what they mean (rule P23): while a task runs, what holds is its whole plan's.
-
-use std::{path::Path, sync::Arc};
 
 use device::guard::TaskDigest;
 use federated::{
     home::Records,
     plan::{BEFORE, EVALUATION},
     price::{Meaning, Price},
-    protocol::{order::Order, store::Store},
+    protocol::order::Order,
 };
 use ledger::{Basis, Ended, Ledger, LedgerError, LedgerStore, unhex};
 use privacy::{Delta, rng::Randomness};
@@ -18,7 +16,7 @@ use serde::Serialize;
 
 use crate::{
     orders::Orders,
-    sqlite::{DATABASE, Database, Note, TaskHome},
+    state::{Note, State, TaskState},
     tasks::ServeError,
 };
 
@@ -93,21 +91,19 @@ pub struct Spent {
     pub delta: Delta,
 }
 
-/// All tasks in a folder of data, by name.
+/// All tasks of a server by name, and what is wanted of them.
 ///
 /// # Errors
-/// When there is no database, or a ledger is damaged.
-pub fn list(data: &Path) -> Result<Vec<Listed>, ServeError> {
-    let path = data.join(DATABASE);
-    let database = Arc::new(Database::read(&path)?);
-    let (orders, served) = (Orders::in_data(data), Database::is_served(&path)?);
-    let names = TaskHome::names(&database)?;
-    names.iter().map(|name| listed(&database, &orders, served, name)).collect()
+/// When its state cannot be read, or a ledger is damaged.
+pub fn list<S: State>(state: &S, orders: &Orders) -> Result<Vec<Listed>, ServeError> {
+    let served = state.is_served()?;
+    state.names()?.iter().map(|name| listed(state, orders, served, name)).collect()
 }
 
-fn listed(database: &Arc<Database>, orders: &Orders, served: bool, name: &str) -> Result<Listed, ServeError> {
-    let home = TaskHome::read(Arc::clone(database), name)?;
-    let (note, wanted) = (home.note()?, orders.of(name));
+fn listed<S: State>(state: &S, orders: &Orders, served: bool, name: &str) -> Result<Listed, ServeError> {
+    let (task, store) = (state.read_task(name)?, state.coordinator());
+    let home = task.home();
+    let (note, wanted) = (task.note()?, orders.of(name));
     let mut over = None;
     let mut ledger = None;
     if home.is_begun()? {
@@ -116,11 +112,11 @@ fn listed(database: &Arc<Database>, orders: &Orders, served: bool, name: &str) -
         ledger = Some(spent(&opened)?);
     }
     let digest = note.as_ref().and_then(|note| unhex::<32>(&note.digest).ok()).map(TaskDigest);
-    let asked = digest.filter(|_| over.is_none()).map(|digest| database.asked(&digest)).transpose()?;
+    let asked = digest.filter(|_| over.is_none()).map(|digest| store.asked(&digest)).transpose()?;
     let with_devices = || -> Result<bool, ServeError> {
         let digests = note.iter().flat_map(|note| [Some(&note.digest), note.evaluation.as_ref()]).flatten();
         for digest in digests.filter_map(|digest| unhex::<32>(digest).ok()) {
-            let open = database.open_attempt(&TaskDigest(digest))?;
+            let open = store.open_attempt(&TaskDigest(digest))?;
             if open.is_some_and(|open| !open.assigned.is_empty()) {
                 return Ok(true);
             }
@@ -137,7 +133,7 @@ fn listed(database: &Arc<Database>, orders: &Orders, served: bool, name: &str) -
         (None, Some(note)) if state == Stands::Broken => note.broken.clone(),
         _ => None,
     };
-    let (task, enrolled) = (name.to_owned(), database.enrolled()?);
+    let (task, enrolled) = (name.to_owned(), store.enrolled()?);
     let obeyed = note.as_ref().is_some_and(|note| served && note.served && note.obeys == wanted);
     Ok(Listed { task, digest: note.map(|note| note.digest), state, wanted, obeyed, why, enrolled, asked, ledger })
 }

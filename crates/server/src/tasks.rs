@@ -47,7 +47,7 @@ use crate::{
     http::{self, HttpError, Limits, Origins, Proxies, Served, Transport},
     hub::{Hub, HubDriver, now_ms},
     orders::{self, Orders},
-    sqlite::{AfterRound, DATABASE, Database, DatabaseError, Note, TaskHome, place_key},
+    state::{AfterRound, Note, State, StateError, TaskState},
 };
 
 mod threads;
@@ -61,10 +61,8 @@ const ROOM: usize = 256 << 20;
 pub struct Settings {
     /// The address to listen on.
     pub listen: SocketAddr,
-    /// Where it keeps what it must not forget.
+    /// Where the orders for tasks are, and where models and statements of tasks are put that are over.
     pub data: PathBuf,
-    /// Where it keeps what nobody may see.
-    pub secrets: PathBuf,
     /// TLS or plain HTTP.
     pub transport: Transport,
     /// Who may enrol.
@@ -180,9 +178,9 @@ pub enum ServeError {
     /// A run.
     #[error(transparent)]
     Run(Box<RunError>),
-    /// The database.
+    /// What keeps its state.
     #[error(transparent)]
-    Database(Box<DatabaseError>),
+    State(#[from] StateError),
     /// The store of the coordinator.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -221,14 +219,9 @@ pub enum ServeError {
         /// The task's name.
         name: String,
     },
-    /// Keys would lie where back-ups are made.
-    #[error(
-        "{problem}; --data and --secrets must be two folders, neither inside the other, and the same ones each time"
-    )]
-    Folders {
-        /// A description of the problem.
-        problem: String,
-    },
+    /// The operating system has no randomness to give.
+    #[error("the operating system provided no randomness")]
+    Randomness(#[source] getrandom::Error),
     /// The server has no task.
     #[error("there is no task to serve")]
     NoTask,
@@ -266,22 +259,25 @@ macro_rules! boxed {
     };
 }
 
-boxed!(Run(RunError), Database(DatabaseError), Coordinator(CoordinatorError), Http(HttpError), Ledger(LedgerError));
+boxed!(Run(RunError), Coordinator(CoordinatorError), Http(HttpError), Ledger(LedgerError));
+
+/// Where the runs of tasks are kept.
+type HomeOf<S> = <<S as State>::Task as TaskState>::Home;
 
 /// A task that is ready to be run.
-struct Ready {
+struct Ready<T> {
     name: String,
     plan: Plan,
     opened: Opened,
     network: NetworkTask,
     /// The task of its evaluations by devices, where there are some.
     evaluation: Option<NetworkTask>,
-    home: TaskHome,
+    state: T,
     /// The digests of the terms that it was begun with, of rounds and of evaluations: who took part in it is known by those.
     known_as: (String, Option<String>),
 }
 
-impl Ready {
+impl<T> Ready<T> {
     /// A run continues under the terms that it was begun with. Under others nobody would have taken part yet (rule P18).
     fn refuse_other_terms(&self) -> Result<(), ServeError> {
         let now = (hex(&self.network.digest.0), self.evaluation.as_ref().map(|task| hex(&task.digest.0)));
@@ -292,7 +288,7 @@ impl Ready {
     }
 }
 
-impl Ready {
+impl<T> Ready<T> {
     /// What devices know it by: for training, and for evaluations.
     fn tasks(&self) -> impl Iterator<Item = (&NetworkTask, &str)> {
         let training = (&self.network, self.plan.phases()[0].stream.as_str());
@@ -300,29 +296,28 @@ impl Ready {
     }
 }
 
-/// Runs a server until it is told to stop, or its tasks are over.
+/// Runs a server on its state until it is told to stop, or its tasks are over.
 ///
 /// # Errors
 /// When it cannot begin, or what it must not forget cannot be kept.
-pub fn serve(
+pub fn serve<S: State>(
+    state: &S,
     tasks: Vec<Written>,
     settings: Settings,
     stop: &Stop,
     happens: &(dyn Fn(&Happened<'_>) + Sync),
 ) -> Result<(), ServeError> {
-    let Settings { listen, data, secrets, transport, admission, attestation, .. } = settings;
+    let Settings { listen, data, transport, admission, attestation, .. } = settings;
     let Settings { enrolments, means, limits, proxies, origins, pace, ends_with_tasks, .. } = settings;
-    check_folders(&data, &secrets)?;
-    let database = Arc::new(Database::open(data.join(DATABASE))?.with_witness(&secrets)?);
-    let realm = database.realm()?;
-    let ready = ready(tasks, &realm, &database, &secrets)?;
+    let store = state.coordinator();
+    let ready = ready(tasks, &store.realm()?, state)?;
     let orders = Orders::in_data(&data);
-    leave_others(&ready, &database)?;
-    let mut coordinator = Coordinator::new(Arc::clone(&database) as Arc<dyn Store>, admission, pace, now_ms())?;
+    leave_others(&ready, state)?;
+    let mut coordinator = Coordinator::new(Arc::clone(&store), admission, pace, now_ms())?;
     for task in &ready {
         for (network, stream) in task.tasks() {
             let NetworkTask { digest, asking, .. } = *network;
-            let Stands { begun, opens_again } = Stands::of(&task.home, &database, &digest, stream)?;
+            let Stands { begun, opens_again } = Stands::of(task.state.home(), &*store, &digest, stream)?;
             coordinator.add_task(digest, asking, begun)?;
             if opens_again {
                 coordinator.opens_again(&digest)?;
@@ -334,13 +329,13 @@ pub fn serve(
             if network.secure {
                 let (after, population) = (task.plan.devices.leave_out_after, asking.population);
                 let mut between_equals = [0; 32];
-                getrandom::fill(&mut between_equals).map_err(DatabaseError::Randomness)?;
+                getrandom::fill(&mut between_equals).map_err(ServeError::Randomness)?;
                 coordinator.leave_out(&digest, LeaveOut { after, population, between_equals })?;
             }
         }
     }
-    coordinator.limit_enrolments(enrolments, place_key(&secrets)?, now_ms())?;
-    let (hub, thread) = Hub::start(coordinator, Arc::clone(&database) as Arc<dyn Store>, ROOM)?;
+    coordinator.limit_enrolments(enrolments, state.place_key()?, now_ms())?;
+    let (hub, thread) = Hub::start(coordinator, Arc::clone(&store), ROOM)?;
     let hub = hub.asking(attestation);
     let runtime = runtime()?;
     let server = runtime.block_on(http::bind(listen, transport, limits))?.behind(proxies).open_to(origins);
@@ -348,7 +343,7 @@ pub fn serve(
     let (closing, closed) = tokio::sync::oneshot::channel();
     let app = http::app(Arc::new(hub.clone()), limits);
     let door = runtime.spawn(server.serve(app, async { _ = closed.await }));
-    let serving = Serving { hub: &hub, database: &database, orders: &orders, means, data: &data, stop, happens };
+    let serving = Serving { hub: &hub, state, store: &*store, orders: &orders, means, data: &data, stop, happens };
     let run = serving.run_until_it_stops(&ready, ends_with_tasks, closing);
     let served = runtime.block_on(door);
     hub.stop();
@@ -369,46 +364,13 @@ fn judged(run: Result<(), ServeError>, failure: Option<String>, served: &Served)
     }
 }
 
-/// Refuses folders in which what is backed up and what must not be would lie together: one for both, one within the other, or the two
-/// in each other's place, where a new server would begin. To be asked before anything is put there.
-///
-/// # Errors
-/// What is wrong with them.
-pub fn check_folders(data: &Path, secrets: &Path) -> Result<(), ServeError> {
-    let refuse = |problem: String| Err(ServeError::Folders { problem });
-    let (within, secret) = (resolved(data), resolved(secrets));
-    if within.starts_with(&secret) || secret.starts_with(&within) {
-        return refuse(format!("{} and {} are not two folders", data.display(), secrets.display()));
-    }
-    if TaskHome::has_secrets(data) {
-        return refuse(format!("--data {} holds the secrets of a server", data.display()));
-    }
-    if secrets.join(DATABASE).exists() {
-        return refuse(format!("--secrets {} holds the database of a server", secrets.display()));
-    }
-    Ok(())
-}
-
-/// A path without links, as far as it is there already.
-fn resolved(path: &Path) -> PathBuf {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
-    let Some((above, real)) = there else { return path };
-    path.strip_prefix(above).map_or(real.clone(), |rest| real.join(rest))
-}
-
 fn runtime() -> Result<tokio::runtime::Runtime, ServeError> {
     let built = tokio::runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(16).build();
     built.map_err(ServeError::Threads)
 }
 
-fn ready(
-    tasks: Vec<Written>,
-    realm: &[u8; 32],
-    database: &Arc<Database>,
-    secrets: &Path,
-) -> Result<Vec<Ready>, ServeError> {
-    let mut ready: Vec<Ready> = Vec::new();
+fn ready<S: State>(tasks: Vec<Written>, realm: &[u8; 32], state: &S) -> Result<Vec<Ready<S::Task>>, ServeError> {
+    let mut ready: Vec<Ready<S::Task>> = Vec::new();
     for Written { name, config } in tasks {
         let opened = Opened::new(&config)?;
         let plan = Plan::new(config, &opened.setting())?;
@@ -418,20 +380,20 @@ fn ready(
         if ready.iter().any(|other| other.name == name || other.network.digest == network.digest) {
             return Err(ServeError::SameTask { name });
         }
-        let home = TaskHome::open(Arc::clone(database), &name, secrets)?;
-        let known_as = known_as(&home, &network, evaluation.as_ref())?;
-        ready.push(Ready { name, plan, opened, network, evaluation, home, known_as });
+        let state = state.task(&name)?;
+        let known_as = known_as(&state, &network, evaluation.as_ref())?;
+        ready.push(Ready { name, plan, opened, network, evaluation, state, known_as });
     }
     if ready.is_empty() { Err(ServeError::NoTask) } else { Ok(ready) }
 }
 
 /// The digests that a task and its evaluations are known by: those of the terms that it was begun with, or is about to begin with.
 fn known_as(
-    home: &TaskHome,
+    state: &impl TaskState,
     network: &NetworkTask,
     evaluation: Option<&NetworkTask>,
 ) -> Result<(String, Option<String>), ServeError> {
-    let note = if home.is_begun()? { home.note()? } else { None };
+    let note = if state.home().is_begun()? { state.note()? } else { None };
     let now = || (hex(&network.digest.0), evaluation.map(|task| hex(&task.digest.0)));
     Ok(note.map_or_else(now, |note| (note.digest, note.evaluation)))
 }
@@ -445,10 +407,10 @@ struct Stands {
 }
 
 impl Stands {
-    fn of(home: &TaskHome, database: &Database, task: &TaskDigest, stream: &str) -> Result<Self, ServeError> {
+    fn of(home: &impl Records, store: &dyn Store, task: &TaskDigest, stream: &str) -> Result<Self, ServeError> {
         let ledger = if home.is_begun()? { Some(Ledger::open(home.read_store()?, None, &[])?) } else { None };
         let released = ledger.as_ref().and_then(|ledger| ledger.last_step(stream)).map(|step| step + 1);
-        let open = database.open_attempt(task)?.filter(|open| !open.assigned.is_empty()).map(|open| open.at);
+        let open = store.open_attempt(task)?.filter(|open| !open.assigned.is_empty()).map(|open| open.at);
         let has_failed = |at: &AttemptAt| {
             let of = |ledger: &Ledger<_>| ledger.failures(stream, at.round).iter().any(|f| f.attempt == at.attempt);
             ledger.as_ref().is_some_and(of)
@@ -460,29 +422,32 @@ impl Stands {
 
 /// Tasks that were served before and are not now are listed as not served. Of those that are over devices are forgotten, where a crash was
 /// quicker.
-fn leave_others(ready: &[Ready], database: &Arc<Database>) -> Result<(), ServeError> {
-    for name in TaskHome::names(database)? {
+fn leave_others<S: State>(ready: &[Ready<S::Task>], state: &S) -> Result<(), ServeError> {
+    for name in state.names()? {
         if ready.iter().any(|task| task.name == name) {
             continue;
         }
-        let home = TaskHome::read(Arc::clone(database), &name)?;
-        let Some(note) = home.note()? else { continue };
+        let task = state.read_task(&name)?;
+        let home = task.home();
+        let Some(note) = task.note()? else { continue };
         if home.is_begun()? && Ledger::open(home.read_store()?, None, &[])?.is_closed() {
             let digests = [Some(&note.digest), note.evaluation.as_ref()].into_iter().flatten();
             let forget = digests.filter_map(|digest| unhex(digest).ok());
-            database.commit(&forget.map(|digest| Write::Forget { task: TaskDigest(digest) }).collect::<Vec<_>>())?;
-            database.empty_log()?;
+            state
+                .coordinator()
+                .commit(&forget.map(|digest| Write::Forget { task: TaskDigest(digest) }).collect::<Vec<_>>())?;
+            state.erase()?;
         }
-        home.write_note(&Note { served: false, ..note })?;
+        task.write_note(&Note { served: false, ..note })?;
     }
     Ok(())
 }
 
 /// What all tasks of a server that runs share.
-#[derive(Clone, Copy)]
-struct Serving<'a> {
+struct Serving<'a, S> {
     hub: &'a Hub,
-    database: &'a Database,
+    state: &'a S,
+    store: &'a dyn Store,
     orders: &'a Orders,
     means: Means,
     data: &'a Path,
@@ -490,10 +455,20 @@ struct Serving<'a> {
     happens: &'a (dyn Fn(&Happened<'_>) + Sync),
 }
 
-impl Serving<'_> {
+// Derived, these would ask for the same of the state.
+impl<S> Clone for Serving<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Serving<'_, S> {}
+
+impl<S: State> Serving<'_, S> {
     /// One task, until it is over or somebody wants the server to stop.
-    fn run_one(self, task: &Ready) -> Result<(), ServeError> {
-        let Ready { name, plan, opened, home, .. } = task;
+    fn run_one(self, task: &Ready<S::Task>) -> Result<(), ServeError> {
+        let Ready { name, plan, opened, state, .. } = task;
+        let home = state.home();
         let watched = Watched { serving: self, task, obeys: Cell::new(None), looked: Cell::new(Instant::now()) };
         watched.look_now()?;
         let is_begun = home.is_begun()? || home.paper(Paper::Settings).map_err(RunError::from)?.is_some();
@@ -506,7 +481,7 @@ impl Serving<'_> {
             task.refuse_other_terms()?;
         }
         (self.happens)(&Happened::Running { task: name, round: run.state().round });
-        let (enrolled, begin_with) = (self.database.enrolled()?, task.network.asking.begin_with);
+        let (enrolled, begin_with) = (self.store.enrolled()?, task.network.asking.begin_with);
         if run.state().round == 0 && enrolled < begin_with {
             (self.happens)(&Happened::Waits { task: name, enrolled, begin_with });
         }
@@ -517,16 +492,22 @@ impl Serving<'_> {
         let _ending = run.finish()?;
         // Nobody is asked any more; who took part in the last round still hears so. What is known of devices in it goes.
         watched.coordinator(|coordinator, task, now| coordinator.forget(task, now))?;
-        self.database.empty_log()?;
+        self.state.erase()?;
         let folder = self.data.join(MODELS).join(name);
-        export(home, &folder)?;
+        export(state, &folder)?;
         (self.happens)(&Happened::Over { task: name, folder: &folder });
         Ok(())
     }
 
     /// The rounds of a task, as long as its operator wants them. Says whether it is over; if not, the server is to stop.
-    fn rounds(self, task: &Ready, run: &mut Run<'_, TaskHome>, watched: &Watched<'_>) -> Result<bool, ServeError> {
-        let Ready { name, plan, network, evaluation, home, .. } = task;
+    fn rounds(
+        self,
+        task: &Ready<S::Task>,
+        run: &mut Run<'_, HomeOf<S>>,
+        watched: &Watched<'_, S>,
+    ) -> Result<bool, ServeError> {
+        let Ready { name, plan, network, evaluation, state, .. } = task;
+        let home = state.home();
         let pseudonyms =
             home.secrets().pseudonym_key()?.ok_or_else(|| ServeError::NoPseudonyms { name: name.clone() })?;
         let driver = || TaskDriver { hub: self.hub.driver(), watched };
@@ -559,7 +540,7 @@ impl Serving<'_> {
                     }
                 },
             }
-            publish(home, plan, run)?;
+            publish(state, plan, run)?;
             let step = match run.step(&mut fleet, self.stop) {
                 Err(RunError::Round(error)) if matches!(*error, RoundError::Fleet(FleetError::Stopped)) => {
                     return Ok(false);
@@ -588,9 +569,9 @@ impl Serving<'_> {
     }
 
     /// Whether devices were given an attempt of the task, at a round or at an evaluation, that is not settled.
-    fn is_with_devices(self, task: &Ready) -> Result<bool, ServeError> {
+    fn is_with_devices(self, task: &Ready<S::Task>) -> Result<bool, ServeError> {
         for (network, _) in task.tasks() {
-            let open = self.database.open_attempt(&network.digest)?;
+            let open = self.store.open_attempt(&network.digest)?;
             if open.is_some_and(|open| !open.assigned.is_empty()) {
                 return Ok(true);
             }
@@ -601,28 +582,28 @@ impl Serving<'_> {
 
 /// The model that devices are given next is that of the last release: so says the ledger, whose head is compared in the transaction
 /// that moves the pointer to it. Where that is not so, nobody is asked (rule P13).
-fn publish(home: &TaskHome, plan: &Plan, run: &Run<'_, TaskHome>) -> Result<(), ServeError> {
+fn publish<T: TaskState>(task: &T, plan: &Plan, run: &Run<'_, T::Home>) -> Result<(), ServeError> {
     let state = run.state();
     let release = |last: u64| (plan.phase(last).stream.as_str(), last - plan.phase(last).first);
     let after = AfterRound { rounds: state.round, release: state.round.checked_sub(1).map(release) };
-    Ok(home.publish_model(&run.ledger().head(), after, *ModelDigest::of(&state.model).as_bytes())?)
+    Ok(task.publish_model(&run.ledger().head(), after, *ModelDigest::of(&state.model).as_bytes())?)
 }
 
 /// What the server says of a task.
-fn note(task: &Ready, obeys: Order) -> Note {
+fn note<T>(task: &Ready<T>, obeys: Order) -> Note {
     let (digest, evaluation) = task.known_as.clone();
     Note { digest, evaluation, obeys, served: true, broken: None }
 }
 
 /// A task whose orders are looked at.
-struct Watched<'a> {
-    serving: Serving<'a>,
-    task: &'a Ready,
+struct Watched<'a, S: State> {
+    serving: Serving<'a, S>,
+    task: &'a Ready<S::Task>,
     obeys: Cell<Option<Order>>,
     looked: Cell<Instant>,
 }
 
-impl Watched<'_> {
+impl<S: State> Watched<'_, S> {
     /// The operator's current order for the task. If it has changed, the coordinator knows it when this returns,
     /// and readers are told.
     fn look_now(&self) -> Result<Order, ServeError> {
@@ -631,7 +612,7 @@ impl Watched<'_> {
         let before = self.obeys.get();
         if before != Some(order) {
             self.tell(order)?;
-            self.task.home.write_note(&note(self.task, order))?;
+            self.task.state.write_note(&note(self.task, order))?;
             if before.is_some() || order != Order::Run {
                 (self.serving.happens)(&Happened::Ordered { task: &self.task.name, order });
             }
@@ -662,12 +643,12 @@ impl Watched<'_> {
 }
 
 /// How the fleet of a task reaches the coordinator; while it waits, orders are looked at.
-struct TaskDriver<'a> {
+struct TaskDriver<'a, S: State> {
     hub: HubDriver,
-    watched: &'a Watched<'a>,
+    watched: &'a Watched<'a, S>,
 }
 
-impl Driver for TaskDriver<'_> {
+impl<S: State> Driver for TaskDriver<'_, S> {
     fn with<R: Send>(
         &mut self,
         act: impl FnOnce(&mut Coordinator, u64) -> Result<R, CoordinatorError> + Send,
@@ -690,8 +671,9 @@ impl Driver for TaskDriver<'_> {
 
 /// Puts the model, the statement, how well the models did, and the ledger with who took part, as pseudonyms whose key is gone, where people
 /// find them: what `keyhush privacy verify` and `statement` read.
-fn export(home: &TaskHome, folder: &Path) -> Result<(), ServeError> {
-    if let Some(Files { weights, config, vocabulary, card }) = home.model()? {
+fn export(task: &impl TaskState, folder: &Path) -> Result<(), ServeError> {
+    let home = task.home();
+    if let Some(Files { weights, config, vocabulary, card }) = task.model()? {
         let source = Source { weights: &mut &weights[..], config: &config, vocabulary: &vocabulary, card: &card };
         model_folder::write(&Folder::read(source)?, folder)?;
     }

@@ -19,11 +19,12 @@ use ed25519_dalek::SigningKey;
 use federated::protocol::{
     admission::{Anybody, EnrolmentLimits, PlaceKey},
     coordinator::{Asking, Coordinator},
-    desk::{Aggregation, Opening, Windows},
+    desk::{Aggregation, Opening},
     limits::ParticipationLimits,
     pace::Pace,
     store::{AttemptAt, MemoryStore, Store, Write},
     ticket::RoundKey,
+    windows::Windows,
 };
 use keyhush_server::{
     attestation::Attestation,

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::settings::settings;
+use crate::settings::{settings, state};
 use crate::small_runs::{TASK, with};
 use device::{guard::TaskDigest, protocol::message::DeviceKey};
 use federated::{
@@ -19,6 +19,7 @@ use federated::{
 };
 use keyhush_server::{
     sqlite::{DATABASE, Database, TaskHome},
+    state::TaskState,
     tasks::{Happened, Written, serve},
 };
 use ledger::{FailureReason, Ledger, unhex};
@@ -56,7 +57,7 @@ fn served_until(folder: &Path, attempt: u32) -> Vec<FailureReason> {
     let config = Document::new(&task(), &[]).unwrap().config().unwrap();
     std::thread::scope(|scope| {
         let tasks = vec![Written { name: "words".into(), config }];
-        let serving = scope.spawn(|| serve(tasks, settings(folder), &stop, &happens));
+        let serving = scope.spawn(|| serve(&state(folder), tasks, settings(folder), &stop, &happens));
         let until = Instant::now() + Duration::from_secs(60);
         while open(folder).is_none_or(|open| open.at.attempt != attempt) {
             assert!(!serving.is_finished() && Instant::now() < until, "it does not come to attempt {attempt}");

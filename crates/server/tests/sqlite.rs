@@ -33,8 +33,11 @@ use federated::{
     run::{Kept, Run},
     secrets::{FileVault, SecretName, Vault},
 };
-use keyhush_server::sqlite::{AfterRound, Database, DatabaseError, TaskHome};
-use ledger::{Head, Ledger, LedgerError};
+use keyhush_server::{
+    sqlite::{Database, DatabaseError, TaskHome},
+    state::TaskState,
+};
+use ledger::{Ledger, LedgerError};
 use privacy::{
     Adjacency, ClipNorm, Participation,
     encoding::{Encoding, VectorPlan},
@@ -363,48 +366,6 @@ fn p17_a_ledger_that_was_changed_is_refused() {
     let another = Place::new();
     let other = begun(&another.home(&another.open()), 3).head();
     assert!(change(&format!("UPDATE runs SET head = '{other}'")).is_err(), "another head of the same length");
-}
-
-/// Rule P13: no model is given out before the event that pays for it is in the ledger; and none of a ledger that went on.
-#[test]
-fn p13_a_model_is_published_after_its_event_and_never_changed() {
-    let place = Place::new();
-    let database = place.open();
-    let home = place.home(&database);
-    let first = AfterRound { rounds: 0, release: None };
-    let after = |step: u64| AfterRound { rounds: step + 1, release: Some(("model", step)) };
-    let refused = |head: &Head, after: AfterRound<'_>, digest: u8| {
-        let before = home.published_model().unwrap();
-        home.publish_model(head, after, [digest; 32]).unwrap_err();
-        assert_eq!(home.published_model().unwrap(), before, "refused, and it changed");
-    };
-    refused(&Head::EMPTY, first, 1);
-    let mut ledger = begun(&home, 0);
-    let plan = ledger.head();
-    assert_eq!((home.published_model().unwrap(), home.last_release().unwrap()), (None, None));
-    refused(&plan, after(0), 1);
-    home.publish_model(&plan, first, [1; 32]).unwrap();
-    home.publish_model(&plan, first, [1; 32]).unwrap();
-    refused(&plan, first, 2);
-    refused(&plan, after(0), 2);
-    for step in 0..3 {
-        let before = ledger.head();
-        let _receipt = model_step(&mut ledger, step).unwrap();
-        refused(&before, after(step), 7);
-        refused(&ledger.head(), after(step + 1), 7);
-        home.publish_model(&ledger.head(), after(step), [step as u8 + 2; 32]).unwrap();
-        refused(&ledger.head(), after(step), 7);
-        refused(&ledger.head(), first, 1);
-        let published = home.published_model().unwrap().unwrap();
-        assert_eq!((published.rounds, published.entry), (step + 1, Some(step + 1)));
-        assert_eq!((published.digest, published.head), ([step as u8 + 2; 32], ledger.head()));
-        assert_eq!(home.last_release().unwrap(), Some((step + 1, "model".to_owned(), step)));
-    }
-    refused(&ledger.head(), after(1), 3);
-    // A round that comes to nothing leaves the model.
-    home.publish_model(&ledger.head(), AfterRound { rounds: 4, ..after(2) }, [4; 32]).unwrap();
-    refused(&ledger.head(), AfterRound { rounds: 5, ..after(2) }, 5);
-    assert!(home.shown_heads().unwrap().contains(&ledger.head()));
 }
 
 fn to_the_end<H: Home + Records + Clone>(home: impl Fn() -> H, set: &[&str], most: usize) {

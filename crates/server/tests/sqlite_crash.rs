@@ -23,7 +23,10 @@ use federated::{
     home::Records,
     protocol::store::{AttemptAt, MemoryStore, Store, StoreError, Write},
 };
-use keyhush_server::sqlite::{AfterRound, Database, DatabaseError, TaskHome, TaskLedger};
+use keyhush_server::{
+    sqlite::{Database, DatabaseError, TaskHome, TaskLedger},
+    state::{AfterRound, TaskState},
+};
 use ledger::{Ledger, LedgerError};
 
 const PATH: &str = "KEYHUSH_TEST_VICTIM_DATABASE";

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::settings::{means, settings};
+use crate::settings::{means, settings, state};
 use crate::small_runs::{TASK, with};
 use agent::{
     http::{Server, Trust},
@@ -46,7 +46,8 @@ use federated::{
 };
 use keyhush_server::{
     orders::Orders,
-    sqlite::{Database, DatabaseError, Note, TaskHome},
+    sqlite::{Database, DatabaseError, SqliteState, TaskHome},
+    state::{Note, TaskState},
     tasks::{Happened, ServeError, Settings, Written, serve},
 };
 use ledger::{hex, unhex};
@@ -105,7 +106,7 @@ fn over_the_network(set: &[String], devices: u64) -> Left {
     };
     let parts = std::thread::scope(|scope| {
         let tasks = vec![Written { name: "words".into(), config: config(set) }];
-        let served = scope.spawn(|| serve(tasks, settings, &stop, &happens));
+        let served = scope.spawn(|| serve(&state(folder.path()), tasks, settings, &stop, &happens));
         let address = loop {
             if let Some(address) = *listening.lock().unwrap() {
                 break address;
@@ -209,11 +210,8 @@ fn p17_a_server_does_not_start_on_a_database_that_was_set_back() {
     let realm = hex(&database.realm().unwrap());
     drop(database.with_witness(&folder.path().join("secrets")).unwrap());
     std::fs::write(folder.path().join("secrets/assignments"), format!("1 {realm}\n")).unwrap();
-    let tasks = vec![Written { name: "words".into(), config: config(&[]) }];
-    let settings = settings(folder.path());
-    let refused = serve(tasks, settings, &Stop::new(), &|happened| panic!("{happened:?}"));
-    let Err(ServeError::Database(error)) = refused else { panic!("{refused:?}") };
-    assert!(matches!(*error, DatabaseError::SetBack { shown: 1, have: 0, .. }), "{error}");
+    let error = SqliteState::open(&folder.path().join("data"), &folder.path().join("secrets")).unwrap_err();
+    assert!(matches!(error, DatabaseError::SetBack { shown: 1, have: 0, .. }), "{error}");
 }
 
 /// An admission with a bug.
@@ -238,8 +236,9 @@ fn serve_until_it_ends(
         }
         happens(happened);
     };
+    let state = state(settings.data.parent().unwrap());
     std::thread::scope(|scope| {
-        let served = scope.spawn(|| serve(task(), settings, &stop, &happens));
+        let served = scope.spawn(|| serve(&state, task(), settings, &stop, &happens));
         let began = std::time::Instant::now();
         let is_over = || served.is_finished() || began.elapsed() > Duration::from_secs(20);
         let address = loop {
@@ -297,7 +296,7 @@ fn a_bug_of_a_task_is_said_and_ends_the_server() {
     }
 }
 
-fn task() -> Vec<Written> {
+pub(crate) fn task() -> Vec<Written> {
     vec![Written { name: "words".into(), config: config(&[]) }]
 }
 
@@ -309,7 +308,7 @@ fn begun_in(folder: &Path) -> Result<(), ServeError> {
             stop.ask();
         }
     };
-    serve(task(), settings(folder), &stop, &happens)
+    serve(&state(folder), task(), settings(folder), &stop, &happens)
 }
 
 /// Rule P18: how often devices took part is known by the digest of the terms. Where those are others when a server is started again, all
@@ -332,7 +331,7 @@ fn p18_a_task_goes_on_under_the_terms_that_it_was_begun_with_alone() {
     }
     // It can be ended.
     Orders::in_data(&folder.path().join("data")).give("words", Order::Stop).unwrap();
-    serve(task(), settings(folder.path()), &Stop::new(), &|_| {}).unwrap();
+    serve(&state(folder.path()), task(), settings(folder.path()), &Stop::new(), &|_| {}).unwrap();
     assert!(folder.path().join("data/models/words/ledger.jsonl").is_file());
 }
 
@@ -352,7 +351,7 @@ fn p24_who_was_given_the_round_of_a_task_that_is_stopped_is_on_record() {
         task
     };
     Orders::in_data(&folder.path().join("data")).give("words", Order::Stop).unwrap();
-    serve(task(), settings(folder.path()), &Stop::new(), &|_| {}).unwrap();
+    serve(&state(folder.path()), task(), settings(folder.path()), &Stop::new(), &|_| {}).unwrap();
     let side = std::fs::read_to_string(folder.path().join("data/models/words/ledger.jsonl.participations")).unwrap();
     let records: Vec<serde_json::Value> = side.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let pseudonyms: Vec<usize> = records.iter().map(|r| r["pseudonyms"].as_str().unwrap().len()).collect();
@@ -378,10 +377,9 @@ fn p20_folders_of_data_and_of_secrets_are_not_mixed_up() {
         (data.clone(), data.clone()),
     ];
     for (data, secrets) in wrong {
-        let settings = Settings { data, secrets, ..settings(folder.path()) };
-        let words = format!("{} and {}", settings.data.display(), settings.secrets.display());
-        let refused = serve(task(), settings, &Stop::new(), &|happened| panic!("{words}: {happened:?}"));
-        assert!(matches!(refused, Err(ServeError::Folders { .. })), "{words}: {refused:?}");
+        let words = format!("{} and {}", data.display(), secrets.display());
+        let refused = SqliteState::open(&data, &secrets);
+        assert!(matches!(refused, Err(DatabaseError::Folders { .. })), "{words}: {refused:?}");
     }
     assert!(!folder.path().join("new").exists(), "nothing is begun there");
 }

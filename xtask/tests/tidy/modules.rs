@@ -1,4 +1,4 @@
-//! Modules of a crate know each other one way at most: of two that lie at its root, not each the other. What both need
+//! Modules of a crate know each other one way at most: of those that lie at its root, none knows itself through others. What two need
 //! belongs to one of them, or to a third.
 //!
 //! The source is read, not compiled: paths that begin with `crate` or `super`, in the braces of a `use` too. A name that the
@@ -16,11 +16,11 @@ pub(crate) fn is_source(file: &File) -> bool {
     file.is_rust() && Module::of(file).is_some()
 }
 
-/// Flags each two modules of a crate's root that know each other.
-pub(crate) fn both_ways(files: &[File]) -> Vec<Violation> {
+/// Flags modules of a crate's root that know each other, or themselves through several others.
+pub(crate) fn circles(files: &[File]) -> Vec<Violation> {
     let mut crates: BTreeMap<&str, Vec<Module<'_>>> = BTreeMap::new();
     files.iter().filter_map(Module::of).for_each(|m| crates.entry(m.of_crate).or_default().push(m));
-    crates.values().flat_map(|modules| both_ways_in(modules)).collect()
+    crates.values().flat_map(|modules| circles_in(modules)).collect()
 }
 
 /// A file of a crate, without its tests.
@@ -62,12 +62,12 @@ impl<'a> Module<'a> {
     }
 }
 
-fn both_ways_in(modules: &[Module<'_>]) -> Vec<Violation> {
+fn circles_in(modules: &[Module<'_>]) -> Vec<Violation> {
     let for_tests: Vec<Vec<&str>> = modules.iter().flat_map(Module::only_for_tests).collect();
     let tops: BTreeSet<&str> = modules.iter().filter_map(|module| module.path.first().copied()).collect();
     let taken: BTreeMap<&str, &str> =
         modules.iter().filter(|m| m.path.is_empty()).flat_map(|root| taken_by_root(&root.text, &tops)).collect();
-    let mut known: BTreeMap<(&str, &str), (&File, usize)> = BTreeMap::new();
+    let mut known = Known::new();
     for module in modules.iter().filter(|m| !for_tests.iter().any(|test| m.path.starts_with(test))) {
         let Some(from) = module.path.first() else { continue };
         for (line, name) in module.uses() {
@@ -77,17 +77,39 @@ fn both_ways_in(modules: &[Module<'_>]) -> Vec<Violation> {
             }
         }
     }
-    let mutual = known.iter().filter(|((from, to), _)| from < to);
-    mutual
+    // A circle is named by the first of its modules, and begins with what that one knows.
+    let begins = known.iter().filter(|((from, to), _)| from < to);
+    begins
         .filter_map(|((from, to), (file, line))| {
-            let (back, at) = known.get(&(to, from))?;
-            let what = format!(
-                "`{from}` knows `{to}`, which knows it at {}:{at}: move what both need to one of them or to a third",
-                back.path
-            );
+            let way = way_back(&known, to, from)?;
+            let through: String =
+                way.iter().map(|(by, file, at)| format!(", which knows `{by}` at {}:{at}", file.path)).collect();
+            let what = format!("`{from}` knows `{to}`{through}: move what they need to one of them or to another");
             Some(file.violation(*line, what))
         })
         .collect()
+}
+
+/// Who knows whom, and where that is said first.
+type Known<'a> = BTreeMap<(&'a str, &'a str), (&'a File, usize)>;
+
+/// The shortest way from a module to one that stands before all on it; none where there is none.
+fn way_back<'a>(known: &Known<'a>, from: &'a str, to: &'a str) -> Option<Vec<(&'a str, &'a File, usize)>> {
+    let mut ways: Vec<(&str, Vec<(&str, &File, usize)>)> = vec![(from, Vec::new())];
+    let mut next = 0;
+    while let Some((at, way)) = ways.get(next).cloned() {
+        next += 1;
+        for ((_, by), (file, line)) in known.iter().filter(|((knows, by), _)| *knows == at && *by >= to) {
+            let longer = [&way[..], &[(*by, *file, *line)]].concat();
+            if *by == to {
+                return Some(longer);
+            }
+            if ways.iter().all(|(seen, _)| seen != by) {
+                ways.push((*by, longer));
+            }
+        }
+    }
+    None
 }
 
 /// What the root takes from its modules, by name: `Counts` of `metrics`.
@@ -173,7 +195,7 @@ mod tests {
 
     fn flagged(files: &[(&str, &str)]) -> usize {
         let file = |(path, text): &(&str, &str)| File { path: (*path).to_owned(), text: (*text).to_owned() };
-        both_ways(&files.iter().map(file).collect::<Vec<_>>()).len()
+        circles(&files.iter().map(file).collect::<Vec<_>>()).len()
     }
 
     #[test]
@@ -196,6 +218,22 @@ mod tests {
         let deep =
             [("xtask/src/b/c/d.rs", "use super::{super::super::a::A, E};\n"), ("xtask/src/a.rs", "crate::b::c()")];
         assert_eq!(flagged(&deep), 1);
+    }
+
+    #[test]
+    fn circles_of_several_modules_are_flagged_once() {
+        let root = ("crates/x/src/lib.rs", "mod a;\nmod b;\nmod c;\nmod d;\n");
+        let knows = |name: &str| format!("use crate::{name}::X;\n");
+        for circle in [&["a", "b", "c"][..], &["a", "c", "b"], &["b", "d", "c"], &["d", "a", "c", "b"]] {
+            let texts: Vec<(String, String)> = (0..circle.len())
+                .map(|n| (format!("crates/x/src/{}.rs", circle[n]), knows(circle[(n + 1) % circle.len()])))
+                .collect();
+            let mut files = vec![root];
+            files.extend(texts.iter().map(|(path, text)| (path.as_str(), text.as_str())));
+            assert_eq!(flagged(&files), 1, "{circle:?}");
+            files.pop();
+            assert_eq!(flagged(&files), 0, "{circle:?}, open");
+        }
     }
 
     #[test]

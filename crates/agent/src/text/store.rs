@@ -78,6 +78,12 @@ impl Kit {
         Self { format: FORMAT, keep, next: 0, learned: 0, posts: Vec::new(), taken: BTreeMap::new() }
     }
 
+    /// Whether each post has a number of its own, in their order, and more can be added for ever.
+    fn is_numbered(&self) -> bool {
+        let ids = || self.posts.iter().map(|post| post.id).chain([self.next]);
+        ids().is_sorted_by(|before, after| before < after) && self.next.max(self.learned) < u64::MAX / 2
+    }
+
     fn bytes(&self) -> usize {
         self.posts.iter().map(|post| post.text.len()).sum()
     }
@@ -128,14 +134,12 @@ impl TextStore<FileStore> {
         Self::open(FileStore::lock(path)?, keep, today).map_err(|error| at(path, error))
     }
 
-    /// The store in a file as it is, to be looked at or cleared; none where there is none.
+    /// The store in a file as it is, to be looked at or cleared; none where there is none. What somebody who died was writing is gone when this returns, also
+    /// where it would have been the first.
     ///
     /// # Errors
     /// When it is locked, open to others, or cannot be read.
     pub fn found_in(path: &Path, today: u32) -> Result<Option<Self>, AgentError> {
-        if !path.exists() {
-            return Ok(None);
-        }
         let mut store = FileStore::lock(path)?;
         let kit = load(&mut store, today).map_err(|error| at(path, error))?;
         Ok(kit.map(|kit| Self::of(store, kit, today)))
@@ -381,7 +385,11 @@ fn load(store: &mut impl Store, today: u32) -> Result<Option<Kit>, AgentError> {
             return Err(wrong(problem));
         }
     };
-    read.map(Some).map_err(|e| wrong(e.to_string()))
+    let kit = read.map_err(|e| wrong(e.to_string()))?;
+    if !kit.is_numbered() {
+        return Err(wrong("its posts are not numbered as this program does".to_owned()));
+    }
+    Ok(Some(kit))
 }
 
 fn at(path: &Path, error: AgentError) -> AgentError {

@@ -15,6 +15,7 @@ use std::{
 use bytes::Bytes;
 use device::{
     evaluation::EvaluationPlan,
+    guard::Asked,
     learner::told::LearnerTerms,
     local::{Algorithm, LocalPlan},
     protocol::{
@@ -23,6 +24,7 @@ use device::{
             Answer, Assignment, Blob, DeviceKey, Enrolled, Hello, Later, Realm, Reason, Received, Says, Signed, Thanks,
             Wait, Wants,
         },
+        task::{Bounds, Model, Task, Work},
         terms::{PrivacyTerms, StepTerms, TaskTerms},
     },
     upload::UploadTerms,
@@ -90,6 +92,16 @@ impl Serving {
         serving.task = serde_json::to_vec(&terms).unwrap();
         serving.step_terms.encoding = serving.step_terms.encoding.with_few(count).unwrap();
         Arc::new(serving)
+    }
+
+    /// The work of its first step, with so many coordinates to send.
+    pub(crate) fn work(&self, count: usize) -> Work {
+        let task = Arc::new(Task::read(&self.task, &Bounds::default()).unwrap());
+        let model = Arc::new(Model::read(&self.models[0]).unwrap());
+        let mut step = self.step_terms.clone();
+        step.encoding = step.encoding.with_few(count).unwrap();
+        let asked = Asked { task: task.digest(), step: 0, model: model.digest() };
+        Work { task, model, step, asked, is_last: false }
     }
 
     pub(crate) fn with(labels: usize, breaks: u64, simulated: bool) -> Arc<Self> {

@@ -313,7 +313,7 @@ impl NetworkRun {
         stop: &Stop,
         happens: &mut dyn FnMut(Step),
     ) -> Result<Seen, BenchError> {
-        let mut server = ServerProcess::start(self, folder, &task.set)?;
+        let mut server = ServerProcess::start(self, folder, &task.set, false)?;
         let record_key = server.pseudonyms(folder)?;
         let began = Instant::now();
         let mut devices = DevicesProcess::start(self, folder, server.address())?;

@@ -28,6 +28,7 @@ pub(super) struct ServerProcess {
     process: Process,
     lines: Receiver<String>,
     address: String,
+    tls: bool,
     words: VecDeque<String>,
     rounds: u64,
     attempts: u64,
@@ -52,13 +53,14 @@ pub(super) struct Restart {
 }
 
 impl ServerProcess {
-    /// Starts it, and waits until its task runs.
-    pub(super) fn start(run: &NetworkRun, folder: &Path, set: &[String]) -> Result<Self, BenchError> {
-        let (process, lines) = spawn(run, folder, set, "127.0.0.1:0")?;
+    /// Starts it, over plain HTTP or with a certificate of its own, and waits until its task runs.
+    pub(super) fn start(run: &NetworkRun, folder: &Path, set: &[String], tls: bool) -> Result<Self, BenchError> {
+        let (process, lines) = spawn(run, folder, set, "127.0.0.1:0", tls)?;
         let mut server = Self {
             process,
             lines,
             address: String::new(),
+            tls,
             words: VecDeque::new(),
             rounds: 0,
             attempts: 0,
@@ -84,7 +86,7 @@ impl ServerProcess {
         self.hear(Duration::ZERO);
         self.restarts.extend(self.began.take().map(|(_, restart)| restart));
         self.began = Some((Instant::now(), Restart { rounds: self.rounds, ..Restart::default() }));
-        (self.process, self.lines) = spawn(run, folder, set, &self.address)?;
+        (self.process, self.lines) = spawn(run, folder, set, &self.address, self.tls)?;
         self.wait_until_it_runs()
     }
 
@@ -212,11 +214,15 @@ fn spawn(
     folder: &Path,
     set: &[String],
     listen: &str,
+    tls: bool,
 ) -> Result<(Process, Receiver<String>), BenchError> {
     let mut command = Command::new(&run.program);
     command.current_dir(folder).arg("serve").arg(format!("{TASK}.toml"));
     command.args(["--listen", listen, "--data", "data", "--secrets", "secrets", "--threads", &run.threads.to_string()]);
-    command.args(["--plain-http", "--anybody", "--until-done", "--least-pause", "0"]);
+    command.args(["--anybody", "--until-done", "--least-pause", "0"]);
+    if !tls {
+        command.arg("--plain-http");
+    }
     command.args(set.iter().flat_map(|set| ["--set", set]));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut process = Process::start(&mut command)?;

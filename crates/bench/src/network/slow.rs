@@ -3,18 +3,24 @@
 //!
 //! A third says nothing, a third never finishes its header, a third never finishes its body; the latter two send a byte now and then, as
 //! a client that wants to stay would. The honest device checks in again and again over one connection, which the coordinator answers by its database.
+//! With TLS all of them complete the handshake first, none with a ticket of another, and dawdle after it.
 
 use std::{
     io::{self, Read, Write},
-    net::TcpStream,
-    path::PathBuf,
-    sync::atomic::{AtomicBool, Ordering},
+    net::{SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use ::device::protocol::message::{Answer, CheckIn, Enrol, Hello, Realm, Request, Says, Wants};
+use agent::http::{Trust, configured};
 use ed25519_dalek::SigningKey;
 use prost::Message;
+use rustls::{ClientConfig, ClientConnection, StreamOwned, client::Resumption, pki_types::ServerName};
 use serde::Serialize;
 
 use super::{NetworkRun, SETTINGS, TASK, server::ServerProcess};
@@ -30,6 +36,8 @@ const DRIPS: Duration = Duration::from_millis(700);
 const PAUSE: Duration = Duration::from_millis(2);
 /// How long slow connections are waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The certificate that a server makes for itself, in its folder.
+const CERTIFICATE: &str = "secrets/tls/cert.pem";
 /// Files of this process beside the connections.
 #[cfg(unix)]
 const OTHER_FILES: u64 = 100;
@@ -43,11 +51,15 @@ pub struct SlowRun {
     pub slow: usize,
     /// Honest requests before them.
     pub requests: usize,
+    /// Whether all connections use TLS.
+    pub tls: bool,
 }
 
 /// The results.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SlowTook {
+    /// Whether all connections used TLS, and slow ones completed its handshake.
+    pub tls: bool,
     /// Slow connections.
     pub slow: usize,
     /// How many of them the server closed.
@@ -104,14 +116,14 @@ impl SlowRun {
         std::fs::write(folder.path().join(format!("{TASK}.toml")), SETTINGS).map_err(BenchError::failed)?;
         let run = self.idle_server();
         let task = run.task()?;
-        let mut server = ServerProcess::start(&run, folder.path(), &task.set)?;
-        let address = server.address().to_owned();
-        let mut honest = Honest::new(&address).map_err(BenchError::failed)?;
+        let mut server = ServerProcess::start(&run, folder.path(), &task.set, self.tls)?;
+        let door = Door::of(server.address(), self.tls.then(|| folder.path().join(CERTIFICATE)).as_deref())?;
+        let mut honest = Honest::new(&door).map_err(BenchError::failed)?;
         let before = honest.asks(|done| done < self.requests).map_err(BenchError::failed)?;
         let over = AtomicBool::new(false);
         let (slow, meanwhile) = std::thread::scope(|scope| {
             let slow = scope.spawn(|| {
-                let slow = Slow::open(&address, self.slow).and_then(Slow::until_closed);
+                let slow = Slow::open(&door, self.slow).and_then(Slow::until_closed);
                 over.store(true, Ordering::Release);
                 slow
             });
@@ -124,6 +136,7 @@ impl SlowRun {
         let (before, meanwhile) = (Answered::of(before)?, Answered::of(meanwhile.map_err(BenchError::failed)?)?);
         let used = server.used();
         Ok(SlowTook {
+            tls: self.tls,
             slow: self.slow,
             closed,
             longest_open_s: longest.as_secs_f64(),
@@ -154,9 +167,82 @@ impl SlowRun {
     }
 }
 
+/// How connections to the server are opened.
+struct Door {
+    address: SocketAddr,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+/// A connection that is open: with TLS after its handshake.
+enum Wire {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Door {
+    /// The server at an address; with TLS where it made this certificate.
+    fn of(address: &str, certificate: Option<&Path>) -> Result<Self, BenchError> {
+        let address = address.parse().map_err(BenchError::failed)?;
+        let tls = certificate.map(|certificate| -> Result<_, BenchError> {
+            let mut config = configured(&Trust::Pinned(certificate.to_owned())).map_err(BenchError::failed)?;
+            // A device that nobody knows has no ticket: each handshake is a whole one.
+            config.resumption = Resumption::disabled();
+            Ok(Arc::new(config))
+        });
+        Ok(Self { address, tls: tls.transpose()? })
+    }
+
+    fn open(&self) -> io::Result<Wire> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let Some(config) = &self.tls else { return Ok(Wire::Plain(stream)) };
+        let name = ServerName::from(self.address.ip());
+        let mut session = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+        while session.is_handshaking() || session.wants_write() {
+            session.complete_io(&mut stream)?;
+        }
+        Ok(Wire::Tls(Box::new(StreamOwned::new(session, stream))))
+    }
+}
+
+impl Wire {
+    const fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => &stream.sock,
+        }
+    }
+}
+
+impl Read for Wire {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(into),
+            Self::Tls(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.write(from),
+            Self::Tls(stream) => stream.write(from),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
 /// A device that checks in again and again.
 struct Honest {
-    stream: TcpStream,
+    stream: Wire,
     key: SigningKey,
     realm: Realm,
     time_s: u64,
@@ -165,13 +251,12 @@ struct Honest {
 
 impl Honest {
     /// Meets the server, and enrols.
-    fn new(address: &str) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+    fn new(door: &Door) -> io::Result<Self> {
+        let stream = door.open()?;
         let key = SigningKey::from_bytes(&[5; 32]);
         let mut honest = Self { stream, key, realm: Realm([0; 32]), time_s: 0, number: 0 };
         honest.stream.write_all(b"GET /v1/hello HTTP/1.1\r\nHost: x\r\n\r\n")?;
+        honest.stream.flush()?;
         let hello = Hello::decode(&honest.body()?[..]).map_err(io::Error::other)?;
         honest.realm = Realm(hello.realm.try_into().map_err(|_| io::Error::other("the realm does not have 32 bytes"))?);
         honest.time_s = hello.time_s;
@@ -205,6 +290,7 @@ impl Honest {
         );
         let asked = Instant::now();
         self.stream.write_all(&[head.as_bytes(), &body].concat())?;
+        self.stream.flush()?;
         let answer = self.body()?;
         let took = asked.elapsed();
         Ok((Answer::decode(&answer[..]).map_err(io::Error::other)?.says, took))
@@ -232,7 +318,7 @@ impl Honest {
 
 /// A connection that takes its time.
 struct Dawdler {
-    stream: TcpStream,
+    stream: Wire,
     opened: Instant,
     /// When it sends the next byte; never where it says nothing.
     drips: Option<Instant>,
@@ -242,7 +328,7 @@ struct Dawdler {
 struct Slow(Vec<Dawdler>);
 
 impl Slow {
-    fn open(address: &str, count: usize) -> io::Result<Self> {
+    fn open(door: &Door, count: usize) -> io::Result<Self> {
         allow_files(count);
         let ticket = "ab".repeat(32);
         let begin = [
@@ -253,10 +339,11 @@ impl Slow {
             ),
         ];
         let open = |number: usize| -> io::Result<_> {
-            let mut stream = TcpStream::connect(address)?;
+            let mut stream = door.open()?;
             let begin = &begin[number % begin.len()];
             stream.write_all(begin.as_bytes())?;
-            stream.set_nonblocking(true)?;
+            stream.flush()?;
+            stream.socket().set_nonblocking(true)?;
             if number % AT_ONCE == AT_ONCE - 1 {
                 std::thread::sleep(BETWEEN);
             }
@@ -297,7 +384,7 @@ impl Dawdler {
 }
 
 /// One more byte; a socket that takes none just now is as good.
-fn drip(stream: &mut TcpStream) -> io::Result<()> {
+fn drip(stream: &mut Wire) -> io::Result<()> {
     match stream.write(b"a") {
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
         _ => Ok(()),
@@ -305,7 +392,7 @@ fn drip(stream: &mut TcpStream) -> io::Result<()> {
 }
 
 /// Whether the other side has hung up. What it says before is of no interest.
-fn is_closed(stream: &mut TcpStream) -> bool {
+fn is_closed(stream: &mut Wire) -> bool {
     let mut said = [0; 1024];
     loop {
         match stream.read(&mut said) {

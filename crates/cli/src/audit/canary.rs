@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use federated::{
     audit::secrets::{Remembered, Secret, SecretPlan, Secrets, plant},
-    numbers::grouped,
+    numbers::{counted, grouped},
 };
 use report::audit::secrets;
 
@@ -21,8 +21,8 @@ Examples:
   keyhush audit canary --config run.toml --plant 1x1,1x50,20x10
 
 A secret is a sequence of random words. Its exposure (Carlini et al. 2019) says how much more likely a model finds it than sequences that \
-nobody typed: 1.4 bits on average if nothing is remembered, and n bits if it is more likely than all but one in 2^n. Two models are trained, \
-with and without privacy.";
+nobody typed: 1.4 bits on average if nothing is remembered, and n bits if it is more likely than all but one in 2^n. The largest of many is \
+high by chance: of 40 secrets of which nothing is remembered, 6.2 bits on average. Two models are trained, with and without privacy.";
 
 /// Arguments of `keyhush audit canary`.
 #[derive(Args)]
@@ -73,8 +73,17 @@ pub(crate) fn run(args: &CanaryArgs) -> anyhow::Result<()> {
     let mut lines = vec![
         String::from_utf8_lossy(&table).trim_end().to_owned(),
         format!(
-            "Largest exposure: {:.1} bits with privacy, {:.1} without; at most {:.1} are possible.",
-            found.exposure_private, found.exposure_non_private, found.most_bits
+            "Largest exposure: {:.1} bits with privacy, {:.1} without. If nothing is remembered, the largest of {} is {:.1} bits on average{}; at most {:.1} are possible.",
+            found.exposure_private,
+            found.exposure_non_private,
+            counted(found.trained_private as u64, "secret"),
+            found.chance_private,
+            if found.trained_private == found.trained_non_private {
+                String::new()
+            } else {
+                format!(", and of {} it is {:.1}", found.trained_non_private, found.chance_non_private)
+            },
+            found.most_bits
         ),
         format!(
             "Extracted with {} random draws per secret, given its first two words: {} of {} with privacy, {} of {} without.",

@@ -145,6 +145,9 @@ struct Answer<'a, T> {
     epsilon_lower_any: Option<f64>,
     /// Beside a lower bound, what would be estimated; without one it is always there, and null where nothing can be estimated.
     epsilon_estimate: Option<f64>,
+    /// The 95 % interval of the estimate, where one is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epsilon_estimate_range: Option<[f64; 2]>,
     /// Of the lower bound; an estimate has none.
     confidence: Option<f64>,
     verdict: Verdict,
@@ -164,6 +167,7 @@ impl<'a, T: Serialize> Answer<'a, T> {
             epsilon_lower: None,
             epsilon_lower_any: None,
             epsilon_estimate: estimate,
+            epsilon_estimate_range: None,
             confidence: None,
             verdict,
             says: verdict.words(),

@@ -47,8 +47,8 @@ pub(crate) struct OneRunArgs {
 
 /// Canaries by default.
 const CANARIES: u64 = 1000;
-/// Enough people beside a thousand canaries.
-const USUAL: [&str; 2] = ["participation.population=2000", "participation.cohort=500"];
+/// Enough people beside a thousand canaries, and a delta at which these can show something whatever the run did.
+const USUAL: [&str; 3] = ["participation.population=2000", "participation.cohort=500", "privacy.delta=1e-6"];
 
 pub(crate) fn run(args: &OneRunArgs) -> anyhow::Result<()> {
     let output = &args.lab.output;
@@ -65,6 +65,7 @@ pub(crate) fn run(args: &OneRunArgs) -> anyhow::Result<()> {
         epsilon_lower: Some(found.epsilon_lower),
         epsilon_lower_any: Some(found.epsilon_lower_any),
         epsilon_estimate: Some(found.epsilon_estimate),
+        epsilon_estimate_range: found.epsilon_estimate_range,
         confidence: Some(found.confidence),
         verdict: found.verdict,
         says: found.verdict.words(),
@@ -83,7 +84,7 @@ pub(crate) fn run(args: &OneRunArgs) -> anyhow::Result<()> {
     if let Some(scale) = found.noise_below {
         lines.push(format!("With the same confidence, the noise is less than {scale:.2} times what the ledger says."));
     }
-    lines.push(format!("The estimate, which proves nothing, is {:.2}.", found.epsilon_estimate));
+    lines.push(found.estimate());
     lines.extend(needed_lines(&found.canaries_needed));
     answer.give(&bounds("Epsilon of a run: formal and audited", &found.at_deltas), &folder, output.json, &lines)
 }

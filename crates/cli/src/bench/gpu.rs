@@ -3,40 +3,24 @@
 use bench::gpu::Gpu;
 use clap::Args;
 
+use super::UserArgs;
 use crate::{engines, kernels, threads};
 
 #[derive(Args)]
 pub(crate) struct GpuArgs {
-    /// Model preset, such as mcmahan2018, gboard or so-nwp
-    #[arg(long, default_value = "mcmahan2018")]
-    model: String,
-    /// Vocabulary size, instead of the preset's
-    #[arg(long)]
-    vocabulary: Option<usize>,
+    #[command(flatten)]
+    of: UserArgs,
     /// Users per round
     #[arg(long, default_value_t = 100)]
     users: usize,
     /// Number of rounds; the median is reported
     #[arg(long, default_value_t = 10)]
     rounds: usize,
-    /// Precision of matrix products: f32, tf32 or f16
-    #[arg(long, default_value = "f16")]
+    #[arg(long, default_value = "f16", help = format!("Precision of matrix products: {}", engines::precisions(&cuda::CUDA)))]
     precision: String,
     /// Number of threads that prepare text [default: one per core]
     #[arg(long, value_parser = threads::number)]
     threads: Option<usize>,
-    /// Tokens per user
-    #[arg(long, default_value_t = 1600)]
-    tokens: usize,
-    /// Sequences per batch
-    #[arg(long, default_value_t = 8)]
-    batch: usize,
-    /// Tokens per sequence in a batch
-    #[arg(long, default_value_t = 10)]
-    unroll: usize,
-    /// Learning rate
-    #[arg(long, default_value_t = 0.5)]
-    learning_rate: f32,
     /// Number of users whose updates are compared with the CPU's
     #[arg(long, default_value_t = 4)]
     compared: usize,
@@ -47,16 +31,16 @@ pub(crate) struct GpuArgs {
 
 pub(crate) fn run(args: &GpuArgs) -> anyhow::Result<()> {
     let gpu = Gpu {
-        model: args.model.clone(),
-        vocabulary: args.vocabulary,
+        model: args.of.model.clone(),
+        vocabulary: args.of.vocabulary,
         users: args.users,
         rounds: args.rounds,
         precision: engines::precision(cuda::CUDA, Some(&args.precision))?,
         threads: threads::chosen(args.threads),
-        tokens: args.tokens,
-        batch: args.batch,
-        unroll: args.unroll,
-        learning_rate: args.learning_rate,
+        tokens: args.of.tokens,
+        batch: args.of.batch,
+        unroll: args.of.unroll,
+        learning_rate: args.of.learning_rate,
         compared: args.compared,
     };
     let took = gpu.run(kernels::chosen()?)?;

@@ -4,34 +4,19 @@ use bench::local_training::LocalTraining;
 use clap::Args;
 use federated::numbers::counted;
 
+use super::UserArgs;
 use crate::{kernels, threads};
 
 #[derive(Args)]
 pub(crate) struct LocalTrainingArgs {
-    /// Model preset, such as mcmahan2018, gboard or so-nwp
-    #[arg(long, default_value = "mcmahan2018")]
-    model: String,
-    /// Vocabulary size, instead of the preset's
-    #[arg(long)]
-    vocabulary: Option<usize>,
+    #[command(flatten)]
+    of: UserArgs,
     /// Users per thread
     #[arg(long, default_value_t = 10)]
     users: u32,
     /// Number of threads, each with its own users
     #[arg(long, default_value_t = 1, value_parser = threads::number)]
     threads: usize,
-    /// Tokens per user
-    #[arg(long, default_value_t = 1600)]
-    tokens: usize,
-    /// Sequences per batch
-    #[arg(long, default_value_t = 8)]
-    batch: usize,
-    /// Tokens per sequence in a batch
-    #[arg(long, default_value_t = 10)]
-    unroll: usize,
-    /// Learning rate
-    #[arg(long, default_value_t = 0.5)]
-    learning_rate: f32,
     /// Factor for the initial weights: 30 saturates every gate, which must not take longer
     #[arg(long, default_value_t = 1.0)]
     scale: f32,
@@ -42,14 +27,14 @@ pub(crate) struct LocalTrainingArgs {
 
 pub(crate) fn run(args: &LocalTrainingArgs) -> anyhow::Result<()> {
     let training = LocalTraining {
-        model: args.model.clone(),
-        vocabulary: args.vocabulary,
+        model: args.of.model.clone(),
+        vocabulary: args.of.vocabulary,
         users: args.users,
         threads: args.threads,
-        tokens: args.tokens,
-        batch: args.batch,
-        unroll: args.unroll,
-        learning_rate: args.learning_rate,
+        tokens: args.of.tokens,
+        batch: args.of.batch,
+        unroll: args.of.unroll,
+        learning_rate: args.of.learning_rate,
         scale: args.scale,
     };
     let answer = training.run(kernels::chosen()?)?;

@@ -12,7 +12,7 @@ mod secagg;
 #[cfg(feature = "network")]
 mod slow;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 #[cfg(not(feature = "cuda"))]
 use crate::without::no_cuda::gpu;
@@ -38,6 +38,29 @@ pub(crate) enum Command {
     Secagg(secagg::SecaggArgs),
     /// Measure next-word prediction, as on a keyboard: time and memory.
     Predict(predict::PredictArgs),
+}
+
+/// What one user of a measurement trains, and how.
+#[derive(Args)]
+struct UserArgs {
+    /// Model preset, such as mcmahan2018, gboard or so-nwp
+    #[arg(long, default_value = "mcmahan2018")]
+    model: String,
+    /// Vocabulary size, instead of the preset's
+    #[arg(long)]
+    vocabulary: Option<usize>,
+    /// Tokens per user
+    #[arg(long, default_value_t = 1600)]
+    tokens: usize,
+    /// Sequences per batch
+    #[arg(long, default_value_t = 8)]
+    batch: usize,
+    /// Tokens per sequence in a batch
+    #[arg(long, default_value_t = 10)]
+    unroll: usize,
+    /// Learning rate
+    #[arg(long, default_value_t = 0.5)]
+    learning_rate: f32,
 }
 
 /// Runs a subcommand.

@@ -11,6 +11,9 @@ pub(crate) struct SlowArgs {
     /// Number of honest requests before them, as a baseline
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = value_parser!(u32).range(1..=1_000_000))]
     requests: u32,
+    /// Use TLS: slow connections complete the handshake before they dawdle, and honest requests are encrypted
+    #[arg(long)]
+    tls: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -18,13 +21,15 @@ pub(crate) struct SlowArgs {
 
 pub(crate) fn run(args: &SlowArgs) -> anyhow::Result<()> {
     let (slow, requests) = (args.slow as usize, args.requests as usize);
-    let took = SlowRun { program: std::env::current_exe()?, slow, requests }.run()?;
+    let took = SlowRun { program: std::env::current_exe()?, slow, requests, tls: args.tls }.run()?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&took)?);
         return Ok(());
     }
-    let SlowTook { slow, closed, longest_open_s, before, meanwhile, p99_ratio, server_cpu_s, server_peak_mb } = took;
-    println!("slow connections  {closed} of {slow} closed by the server, the last after {longest_open_s:.2} s");
+    let SlowTook { tls, slow, closed, longest_open_s, before, meanwhile, p99_ratio, server_cpu_s, server_peak_mb } =
+        took;
+    let over = if tls { " over TLS" } else { "" };
+    println!("slow connections  {closed} of {slow}{over} closed by the server, the last after {longest_open_s:.2} s");
     let print = |when: &str, Answered { requests, median_ms, p99_ms, most_ms }: Answered| {
         println!(
             "honest {when}  {requests} check-ins: median {median_ms:.2} ms, p99 {p99_ms:.2} ms, at most {most_ms:.2} ms"

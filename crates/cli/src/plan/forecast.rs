@@ -6,12 +6,13 @@ use ::device::finetune::FineTune;
 use federated::{
     config::{Data, Upload},
     forecast::{self, DeviceEvaluationCost, Forecast, Memory, Point, rehearsal::Rehearsal},
+    metrics::{Measures, prediction::NEXT_WORDS},
     numbers::{bytes, counted, grouped},
     plan::Plan,
     run::Opened,
 };
 use privacy::Epsilon;
-use report::chart::{Chart, Series};
+use report::{chart::Chart, planned};
 
 use super::words;
 use crate::{
@@ -43,7 +44,12 @@ fn memory(memory: &Memory, threads: usize) -> String {
     )
 }
 
-pub(super) fn print(forecast: &Forecast, plan: &Plan, expectations: &[Expected]) -> anyhow::Result<()> {
+pub(super) fn print(
+    forecast: &Forecast,
+    plan: &Plan,
+    opened: &Opened,
+    expectations: &[Expected],
+) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", columns::folded("", &introduction(plan)))?;
     writeln!(out, "\nEpsilon over the rounds, at delta {:e}", forecast.delta)?;
@@ -58,7 +64,7 @@ pub(super) fn print(forecast: &Forecast, plan: &Plan, expectations: &[Expected])
         writeln!(out, "{}", columns::folded("  ", &by_devices(evaluations)))?;
     }
     writeln!(out)?;
-    print_costs(forecast, &mut out, plan)?;
+    print_costs(forecast, &mut out, plan, opened)?;
     for Expected { warns, words } in expectations {
         writeln!(out, "\n{}", columns::folded(if *warns { "warning: " } else { "" }, words))?;
     }
@@ -100,7 +106,7 @@ fn table(forecast: &Forecast) -> Vec<Vec<String>> {
     std::iter::once(head).chain(forecast.epsilon.iter().map(row)).collect()
 }
 
-fn print_costs(forecast: &Forecast, out: &mut impl Write, plan: &Plan) -> anyhow::Result<()> {
+fn print_costs(forecast: &Forecast, out: &mut impl Write, plan: &Plan, opened: &Opened) -> anyhow::Result<()> {
     let Forecast { memory_bytes: memory, traffic_bytes: traffic, time, .. } = forecast;
     let rows = [
         ("Memory", self::memory(memory, time.threads)),
@@ -129,7 +135,7 @@ fn print_costs(forecast: &Forecast, out: &mut impl Write, plan: &Plan) -> anyhow
                 words::seconds(time.measured.seconds_per_evaluation),
             ),
         ),
-        ("", measured_on(plan, &time.measured)),
+        ("", measured_on(plan, opened, &time.measured)),
     ];
     for (name, words) in rows {
         writeln!(out, "{}", columns::folded(&format!("{name:<8}"), &words))?;
@@ -169,14 +175,15 @@ fn finetuning(finetune: &FineTune) -> String {
     }
 }
 
-fn measured_on(plan: &Plan, measured: &Rehearsal) -> String {
+fn measured_on(plan: &Plan, opened: &Opened, measured: &Rehearsal) -> String {
+    let examples = Measures::named(opened.learner().measures()).unwrap_or(&NEXT_WORDS).examples();
     let crowd = match plan.config.data {
         Data::Synthetic(_) => "synthetic users",
         Data::Store(_) => "synthetic users (users of the store are not read, and may have more or less text)",
         Data::Devices(_) => "synthetic users (devices train on their own hardware, and may have more or less text)",
     };
     format!(
-        "Estimated by training {} {crowd} on this machine just now: {:.0} tokens and {} each.",
+        "Estimated by training {} {crowd} on this machine just now: {:.0} {examples} and {} each.",
         measured.users,
         measured.tokens_per_user,
         words::seconds(measured.seconds_per_user),
@@ -185,22 +192,8 @@ fn measured_on(plan: &Plan, measured: &Rehearsal) -> String {
 
 /// The chart of `--out`.
 pub(super) fn chart(plan: &Plan, opened: &Opened) -> anyhow::Result<Chart> {
-    let all = forecast::epsilons(plan, opened, POINTS)?;
-    let mut series = vec![Series::new("this run", all.iter().map(|p| (p.round as f64, p.epsilon.get())).collect())];
-    if plan.config.stands_for.is_some() {
-        let of = |p: &Point| p.projected_epsilon.map_or(f64::NAN, Epsilon::get);
-        series.push(Series::new("projected", all.iter().map(|p| (p.round as f64, of(p))).collect()));
-    }
-    let reference = plan.ledger.budget.map(|b| ("budget".to_owned(), b.max_epsilon().get())).into_iter().collect();
-    Ok(Chart {
-        title: introduction(plan).trim_end_matches('.').to_owned(),
-        x_label: "rounds".into(),
-        y_label: format!("epsilon at delta {:e}", plan.ledger.delta.get()),
-        log_y: plan.config.stands_for.is_some(),
-        series,
-        reference,
-        ..Chart::default()
-    })
+    let points = forecast::epsilons(plan, opened, POINTS)?;
+    Ok(planned::over_rounds(introduction(plan).trim_end_matches('.'), plan, &points))
 }
 
 /// How models and updates are encoded for transport.

@@ -100,7 +100,7 @@ fn foresee(args: &PlanArgs, written: &Written) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string_pretty(&forecast)?);
         return Ok(());
     }
-    forecast::print(&forecast, &plan, &expectations(&plan, &opened)?)
+    forecast::print(&forecast, &plan, &opened, &expectations(&plan, &opened)?)
 }
 
 /// What is written, by the endings of the names.

@@ -7,11 +7,11 @@ use federated::{
     config::{Config, Document, MechanismKind, explained},
     numbers::counted,
     plan::Plan,
-    propose::{Ask, Candidate, Proposal, ROUNDS_PER_DAY, SERVED, propose, settings},
+    propose::{Ask, Candidate, Proposal, ROUNDS_PER_DAY, SERVED, mechanisms, propose, settings},
     run::Opened,
 };
 use privacy::{Delta, Epsilon};
-use report::chart::{Chart, Series};
+use report::planned;
 use serde::Serialize;
 
 use super::{Written, write_chart, write_settings};
@@ -118,7 +118,7 @@ pub(super) fn show(ask: &Ask, written: &Written, json: bool) -> anyhow::Result<(
     let epsilon = planned(&config)?;
     let text = explained(&config, &head(&proposal, epsilon)).map_err(|e| of_config(&e))?;
     if let Some(path) = &written.chart {
-        write_chart(path, &chart(&proposal))?;
+        write_chart(path, &planned::trade_off(&proposal))?;
     }
     if let Some(path) = &written.settings {
         write_settings(path, &text)?;
@@ -230,17 +230,6 @@ fn words_of(chosen: &Candidate) -> String {
     }
 }
 
-/// Mechanisms in the order in which they were tried.
-fn mechanisms(all: &[Candidate]) -> Vec<MechanismKind> {
-    let mut mechanisms: Vec<MechanismKind> = Vec::new();
-    for one in all {
-        if !mechanisms.contains(&one.mechanism) {
-            mechanisms.push(one.mechanism);
-        }
-    }
-    mechanisms
-}
-
 /// A row for every report goal, a column for every mechanism.
 fn table(all: &[Candidate]) -> Vec<Vec<String>> {
     let mechanisms = mechanisms(all);
@@ -271,28 +260,4 @@ fn table(all: &[Candidate]) -> Vec<Vec<String>> {
 
 fn times(times: f64) -> String {
     if times < 9.95 { format!("{times:.2}") } else { format!("{times:.0}") }
-}
-
-/// Figure 4 of Xu et al. 2023: what a report goal costs when the noise is as much as a model bears.
-fn chart(proposal: &Proposal) -> Chart {
-    let of = |mechanism: MechanismKind| {
-        let points = proposal.trade_off.iter().filter(|one| one.mechanism == mechanism);
-        let points = points.map(|one| (one.cohort as f64, one.epsilon_if_bearable.get()));
-        Series::new(mechanism.name(), points.collect())
-    };
-    let Ask { population, rounds, delta, epsilon, .. } = &proposal.asked;
-    Chart {
-        title: format!(
-            "Epsilon with the most noise a model tolerates: {}, {}",
-            counted(*population, "user"),
-            counted(*rounds, "round")
-        ),
-        x_label: "report goal".into(),
-        y_label: format!("epsilon at delta {:e}", delta.get()),
-        log_x: true,
-        log_y: true,
-        series: mechanisms(&proposal.trade_off).into_iter().map(of).collect(),
-        reference: vec![("target".to_owned(), epsilon.get())],
-        ..Chart::default()
-    }
 }

@@ -7,10 +7,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 use corpus::origin;
 use federated::engine::{EngineKind, EngineOptions, Means};
-use lm::{
-    tokenizer::Tokenizer,
-    vocabulary::{Counts, Vocabulary},
-};
+use lm::{tokenizer::Tokenizer, vocabulary::Vocabulary};
 use pretraining::{Ended, ModelChoice, Run, Task, checkpoint::Epoch, schedule::Schedule, tokenizer};
 
 use self::watch::Watch;
@@ -68,11 +65,9 @@ pub(crate) struct PretrainArgs {
     /// Minutes between checkpoints within an epoch; there is also one after every epoch
     #[arg(long, value_name = "N", default_value_t = 10)]
     checkpoint_minutes: u64,
-    /// Engine that trains the model: threads (uses a single thread) or cuda [default: threads]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = engines::help("the model, on a single thread where it is threads"))]
     engine: Option<String>,
-    /// Precision of matrix products with --engine cuda: f32, tf32 or f16 [default: f32]
-    #[arg(long, value_name = "PRECISION", requires = "engine")]
+    #[arg(long, value_name = "PRECISION", requires = "engine", help = engines::precision_help(""))]
     precision: Option<String>,
     /// Do not show progress
     #[arg(long, short)]
@@ -179,13 +174,9 @@ fn task(args: &PretrainArgs) -> anyhow::Result<Task> {
 
 fn vocabulary(args: &PretrainArgs, data: &[String], tokenizer: Tokenizer, size: usize) -> Result<Vocabulary, BadInput> {
     if let Some(path) = &args.vocab {
-        let text = model_folder::read_text("vocab", path)?;
-        return origin::public_vocabulary(&text, tokenizer)
-            .map_err(|e| BadInput::wrong("vocab", format!("{}: {e}", path.display())));
+        return model_folder::read_vocabulary(path, tokenizer);
     }
-    let mut counts = Counts::new();
-    data.iter().flat_map(|text| text.lines()).for_each(|line| counts.add(tokenizer, line));
-    counts.vocabulary(size).map_err(|e| BadInput::wrong("data", e.to_string()))
+    origin::counted_vocabulary(data, tokenizer, size).map_err(|e| BadInput::wrong("data", e.to_string()))
 }
 
 fn announce(epoch: &Epoch, args: &PretrainArgs, vocabulary: usize) -> anyhow::Result<()> {

@@ -18,6 +18,13 @@ fn designs() -> impl TypedValueParser<Value = &'static Design> {
     named(with_size.map(|design| (design, design.name, format!("Noise of {}", design.about))))
 }
 
+/// Help for a size: which designs have it.
+fn number_of(size: SizeOf) -> String {
+    let with_it = DESIGNS.into_iter().filter(|design| design.size.is_some_and(|of| of.of == size));
+    let names: Vec<&str> = with_it.map(|design| design.name).collect();
+    format!("Number of {} ({})", size.name(), names.join(", "))
+}
+
 /// Which error is made small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ErrorKind {
@@ -42,11 +49,9 @@ pub(crate) struct MatrixArgs {
     /// Most participations of a user, MaxP [default: as many as the separation allows]
     #[arg(long, value_name = "TIMES")]
     max_participations: Option<u64>,
-    /// Number of buffers (blt)
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", help = number_of(SizeOf::Buffers))]
     buffers: Option<usize>,
-    /// Number of bands (banded)
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", help = number_of(SizeOf::Bands))]
     bands: Option<usize>,
     /// Error to minimize
     #[arg(long, value_enum, default_value = "max")]

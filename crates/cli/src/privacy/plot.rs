@@ -3,9 +3,8 @@
 use std::{io::Write, path::PathBuf};
 
 use clap::Args;
-use federated::numbers::counted;
 use privacy::{AccountantKind, query::Query};
-use report::chart::{Chart, Series};
+use report::planned::{self, Curve};
 
 use super::query::{AccountantName, QueryArgs};
 use crate::failure::BadInput;
@@ -31,15 +30,7 @@ pub(crate) struct PlotArgs {
 
 pub(crate) fn plot(args: &PlotArgs) -> anyhow::Result<()> {
     let query = args.query.query();
-    let chart = Chart {
-        title: title(&query),
-        x_label: "rounds".into(),
-        y_label: "epsilon".into(),
-        log_x: args.log,
-        log_y: args.log,
-        series: curves(args, &query)?,
-        ..Chart::default()
-    };
+    let chart = planned::of_query(&query, curves(args, &query)?, args.log);
     if chart.series.iter().flat_map(|s| &s.points).all(|p| p.1 == 0.0 || p.1.is_infinite()) {
         return Err(BadInput::Refused("nothing to draw: epsilon is zero or infinite in every round".into()).into());
     }
@@ -54,7 +45,7 @@ pub(crate) fn plot(args: &PlotArgs) -> anyhow::Result<()> {
 }
 
 /// A curve for each accountant.
-fn curves(args: &PlotArgs, query: &Query) -> anyhow::Result<Vec<Series>> {
+fn curves(args: &PlotArgs, query: &Query) -> anyhow::Result<Vec<Curve>> {
     if query.tree_sizes.is_some() {
         return Err(BadInput::out_of_place("tree_sizes", "a plot over rounds; use --rounds").into());
     }
@@ -68,38 +59,9 @@ fn curves(args: &PlotArgs, query: &Query) -> anyhow::Result<Vec<Series>> {
         args.compare.iter().map(|a| AccountantKind::from(*a)).collect()
     };
     query.delta()?;
-    let rounds = positions(longest, args.points, args.log);
-    let curve = |accountant: AccountantKind| -> anyhow::Result<Series> {
-        let points = query.over_rounds(accountant, &rounds)?;
-        Ok(Series::new(accountant.name(), points.into_iter().map(|(round, epsilon)| (round as f64, epsilon)).collect()))
+    let rounds = planned::positions(longest, args.points, args.log);
+    let curve = |accountant: AccountantKind| -> anyhow::Result<Curve> {
+        Ok((accountant, query.over_rounds(accountant, &rounds)?))
     };
     accountants.into_iter().map(curve).collect()
-}
-
-/// The rounds at which epsilon is computed: closer together at the start, where it rises fastest, or evenly in
-/// logarithms.
-fn positions(longest: u64, points: u64, log: bool) -> Vec<u64> {
-    let last = longest as f64;
-    let mut rounds: Vec<u64> = (0..points)
-        .map(|i| {
-            let part = i as f64 / (points - 1) as f64;
-            let x = if log { last.powf(part) } else { 1.0 + (last - 1.0) * part * part };
-            x.round() as u64
-        })
-        .collect();
-    rounds.dedup();
-    rounds
-}
-
-fn title(query: &Query) -> String {
-    let mut parts = vec![query.mechanism.map_or(String::new(), |m| m.name().to_owned())];
-    parts.extend(query.population.map(|n| counted(n, "user")));
-    parts.extend(query.cohort.map(|m| format!("{m} per round")));
-    parts.extend(query.sampling_rate.map(|q| format!("sampling rate {q}")));
-    parts.extend(query.noise_multiplier.map(|z| format!("noise {z}")));
-    parts.extend(query.min_separation.map(|s| format!("MinS {s}")));
-    parts.extend(query.max_participations.map(|p| format!("MaxP {p}")));
-    parts.extend(query.delta.map(|d| format!("delta {d:e}")));
-    parts.retain(|p| !p.is_empty());
-    parts.join(", ")
 }

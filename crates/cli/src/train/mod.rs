@@ -106,19 +106,17 @@ pub(crate) struct TrainArgs {
     json: bool,
 }
 
-/// How this machine is used. Results do not depend on it, except for --engine cuda and its precision.
+/// How this machine is used. Results do not depend on it, except for engines whose arithmetic is their own, and its precision.
 #[derive(Args, Clone)]
 pub(crate) struct MachineArgs {
     /// Number of threads; does not change the results [default: one per core]
     #[arg(long, value_name = "N", value_parser = threads::number)]
     pub(crate) threads: Option<usize>,
-    /// Engine that trains the users, such as threads or cuda [default: threads]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = engines::help("the users"))]
     pub(crate) engine: Option<String>,
-    /// Precision of matrix products with --engine cuda: f32, tf32 or f16; cannot change when a run is resumed [default: f32]
-    #[arg(long, value_name = "PRECISION", requires = "engine")]
+    #[arg(long, value_name = "PRECISION", requires = "engine", help = engines::precision_help(", which cannot change when a run is resumed"))]
     pub(crate) precision: Option<String>,
-    /// Check every user's encoded update on the CPU too, after the GPU has checked it
+    /// Check every user's encoded update on the CPU too, after an engine elsewhere, such as a GPU, has checked it
     #[arg(long, requires = "engine")]
     pub(crate) check_encodings: bool,
     /// Do not show progress; warnings are shown

@@ -412,6 +412,19 @@ mod tests {
         examples
     }
 
+    /// What a browser cannot address is refused there, and not counted round to something small.
+    #[test]
+    fn memory_is_counted_in_64_bits_on_any_machine() {
+        let model = ModelConfig::preset("tiny").unwrap().with_vocabulary(1 << 15);
+        let memory = |batch, unroll| LanguageLearner::new(&model, batch, unroll).unwrap().memory();
+        let (one, many) = (memory(1, 1), memory(1024, 256));
+        assert!(many.trainer > 4 << 33, "{many:?}");
+        // The weights once, and as much for each token.
+        let of_a_token = memory(2, 1).trainer - one.trainer;
+        assert_eq!(many.trainer, one.trainer + ((1 << 18) - 1) * of_a_token);
+        assert_eq!((many.predictor, many.piece), (one.predictor, one.piece));
+    }
+
     #[test]
     fn posts_are_read_from_their_beginning_and_predicted_to_their_end() {
         let examples = examples(&[&[7, 8], &[], &[9]]);

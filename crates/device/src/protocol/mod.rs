@@ -18,7 +18,8 @@ pub mod policy;
 pub mod task;
 pub mod terms;
 
-/// Hexadecimal digits, as paths and pages have them.
+/// Hexadecimal digits, as paths and pages have them. `ledger` has the same, for what it keeps; a device has no ledger, and the crates below
+/// both know nothing of texts.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

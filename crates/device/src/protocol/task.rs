@@ -29,6 +29,7 @@ use crate::{
     },
     local::{Algorithm, LocalError, LocalPlanError},
     round::{self, Drawn, PartError, Worker},
+    unsent::Keep,
     upload::{Keeping, NO_RESTS, Partial, Rest, Sends, Upload, UploadTerms, mask},
 };
 
@@ -51,9 +52,9 @@ pub struct Bounds {
     pub batch: usize,
     /// Tokens of a sequence in a batch.
     pub unroll: usize,
-    /// Bytes of memory while it is trained.
+    /// Bytes of memory while it is trained, and of the part of an update that is sent.
     pub training_bytes: u64,
-    /// Bytes of what is kept of its updates between rounds.
+    /// Bytes of what is kept of its updates between rounds; what is kept of all tasks together is to have no more ([`crate::unsent`]).
     pub unsent_bytes: u64,
 }
 
@@ -67,7 +68,7 @@ impl Default for Bounds {
             batch: 1024,
             unroll: 256,
             training_bytes: 1 << 30,
-            unsent_bytes: 64 << 20,
+            unsent_bytes: Keep::default().bytes,
         }
     }
 }
@@ -176,12 +177,15 @@ impl Task {
                 Box::new(TagLearner::new(vocabulary.len(), labels.clone(), terms.local.batch))
             }
         };
-        check_upload(&terms, learner.layout().len() as u64, bounds)?;
+        let parameters = learner.layout().len() as u64;
+        check_upload(&terms, parameters, bounds)?;
         let memory = learner.memory();
         match terms.evaluation {
             None => {
                 let trainers = terms.local.finetune.as_ref().map_or(1, FineTune::trainers);
-                at_most("the memory for training", memory.trainer.saturating_mul(trainers), bounds.training_bytes)?;
+                let part = terms.upload.map_or(0, |upload| upload.memory(parameters));
+                let got = memory.trainer.saturating_mul(trainers).saturating_add(part);
+                at_most("the memory for training", got, bounds.training_bytes)?;
                 if terms.local.finetune.is_some() && !learner.finetunes() {
                     return Err(LearnerError::NotFineTuned { learner: learner.name() }.into());
                 }
@@ -339,8 +343,7 @@ fn check_upload(terms: &TaskTerms, parameters: u64, bounds: &Bounds) -> Result<(
         UploadTerms::Mask { coordinates, .. } if !(1..parameters).contains(&coordinates) => {
             part("a mask of at least one coordinate and not all")
         }
-        _ if upload.keeps_rest() => at_most("the size of what is kept of updates", 8 * parameters, bounds.unsent_bytes),
-        _ => Ok(()),
+        _ => at_most("the size of what is kept of updates", upload.kept_bytes(parameters), bounds.unsent_bytes),
     }
 }
 

@@ -3,17 +3,18 @@
 use std::sync::LazyLock;
 
 use keyhush_device::{
-    guard::{Guard, MemoryStore, Store},
+    guard::{Guard, MemoryStore, Store, TaskDigest},
     protocol::{
         blob::{BlobError, Download, Wanted},
         diary::Diary,
         message::{Answer, Hello, Signed},
         task::{Bounds, Model, Task},
     },
+    unsent::Unsent,
 };
 use privacy::{
     encoding::Encoding,
-    stages::{Encoded, SealingKey, Sum},
+    stages::{Arriving, Encoded, SealingKey, Sum},
 };
 use prost::Message;
 use sha2::{Digest, Sha256};
@@ -80,12 +81,30 @@ pub(super) fn blob(bytes: &[u8]) -> bool {
     }
 }
 
-/// The whole report of a device, at the server.
+/// The encoding that a byte stands for: of all coordinates, or of so many that are sent with their places.
+pub(super) fn encoding_of(few: u8) -> Encoding {
+    let encoding = encoding();
+    match usize::from(few) {
+        0 => encoding,
+        few => encoding.with_few(few).unwrap(),
+    }
+}
+
+/// The whole report of a device, at the server: what kind of report is expected, and its bytes. It comes at once, or in pieces of any length.
 pub(super) fn report(bytes: &[u8]) -> bool {
-    static ENCODING: LazyLock<Encoding> = LazyLock::new(encoding);
-    let Ok(encoded) = Encoded::check(bytes, &ENCODING) else { return false };
-    assert_eq!(encoded.to_bytes(), bytes, "another report than was sent");
-    Sum::zero(&ENCODING).add(&encoded).unwrap();
+    let Some(([few], bytes)) = bytes.split_first_chunk() else { return false };
+    // A report has no more coordinates than the model.
+    let encoding = encoding_of(few % 21);
+    let taken = Encoded::check(bytes, &encoding);
+    let mut arriving = Arriving::new(&encoding);
+    let in_pieces = bytes.chunks(1 + usize::from(few / 21)).try_for_each(|piece| arriving.take(piece));
+    assert_eq!(in_pieces.and_then(|()| arriving.finish()).is_ok(), taken.is_ok(), "in pieces and at once");
+    let Ok(encoded) = taken else { return false };
+    let sent = encoded.to_bytes();
+    assert!(sent == bytes || encoding.few().is_some(), "another report than was sent");
+    // Which zeros stand among the coordinates is the device's choice: what counts is what is added.
+    assert_eq!(Encoded::check(&sent, &encoding).unwrap().values(), encoded.values(), "another report than was sent");
+    Sum::zero(&encoding).add(&encoded).unwrap();
     true
 }
 
@@ -113,6 +132,22 @@ fn key() -> SealingKey {
 /// What a device finds of its guard on its disk.
 pub(super) fn guard(bytes: &[u8]) -> bool {
     Guard::open(kept(bytes)).is_ok()
+}
+
+/// What it finds of what it learned and has not sent. The checksum is put right: whoever can write the file can do that too.
+pub(super) fn unsent(bytes: &[u8]) -> bool {
+    let whole = [bytes, &Sha256::digest(bytes)].concat();
+    let opened = Unsent::open(kept(&whole), u32::MAX, 0);
+    let damaged = Unsent::open(kept(bytes), u32::MAX, 0);
+    assert!(damaged.is_err(), "bytes without their checksum are taken");
+    let Ok(unsent) = opened else { return false };
+    _ = unsent.page(1);
+    let task = TaskDigest(whole.get(22..).and_then(|from| from.first_chunk()).copied().unwrap_or_default());
+    if let Some(rest) = unsent.of(&task, 3) {
+        assert!(rest.vectors().iter().all(|vector| vector.is_empty() || vector.len() == 3));
+    }
+    assert!(Unsent::open(unsent.into_store(), 30, 1).is_ok(), "what is kept can be read again");
+    true
 }
 
 /// What it finds of its diary.

@@ -16,7 +16,7 @@ mod states;
 pub(crate) type Target = fn(&[u8]) -> bool;
 
 /// Every target by its name, which is that of its folder in `fuzz/corpus`.
-pub(crate) const TARGETS: [(&str, Target); 11] = [
+pub(crate) const TARGETS: [(&str, Target); 12] = [
     ("device_signed", decoders::signed),
     ("device_answer", decoders::answer),
     ("device_task", decoders::task),
@@ -25,6 +25,7 @@ pub(crate) const TARGETS: [(&str, Target); 11] = [
     ("device_sealed_sum", decoders::sealed_sum),
     ("device_guard", decoders::guard),
     ("device_diary", decoders::diary),
+    ("device_unsent", decoders::unsent),
     ("device_hears_idle", states::hears_idle),
     ("device_hears_busy", states::hears_busy),
     ("device_step_terms", states::step_terms),

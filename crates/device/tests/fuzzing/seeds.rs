@@ -8,11 +8,14 @@ use keyhush_device::{
         message::{Answer, CheckIn, Enrol, Next, Realm, Reason, Request, Says, SecureMessage, Wants},
         terms::Purpose,
     },
+    unsent::Unsent,
+    upload::Rest,
 };
+use privacy::stages::Encoded;
 use prost::Message;
 
 use super::{
-    decoders::encoding,
+    decoders::{encoding, encoding_of},
     participating::{Kept, Log, NO_LIMITS, Offered, REALM, later, packed, refused, wait},
 };
 
@@ -30,8 +33,14 @@ pub(crate) fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
         }
         "device_report" => {
             let bytes = encoding().packing().bytes();
-            (vec![vec![0; bytes]], vec![vec![0x7f; bytes], vec![0; bytes - 1]])
+            let taken = vec![vec![0; 1 + bytes], few(7, &[(0, 1), (3, -2), (15, 5)]), few(22, &[(19, 1)])];
+            let unordered = [few(2, &[(5, 1), (6, 1)]), few(3, &[(19, 1)])].map(reversed);
+            (
+                taken,
+                [vec![[vec![0], vec![0x7f; bytes]].concat(), vec![0; bytes], vec![3, 0]], unordered.to_vec()].concat(),
+            )
         }
+        "device_unsent" => (vec![unsent(0), unsent(3)], vec![cut(&unsent(3)), vec![], [unsent(0), vec![0]].concat()]),
         "device_sealed_sum" => (vec![vec![]], vec![vec![0, 0, 1], [vec![0; 80], vec![1]].concat()]),
         "device_guard" => {
             (vec![guard(NO_LIMITS), guard(RESTS)], vec![cut(&guard(NO_LIMITS)), vec![], cut(&guard(RESTS))])
@@ -90,6 +99,35 @@ fn assignment() -> Vec<u8> {
 /// So many zeros that are declared, and what comes.
 fn download(declared: u16, bytes: &[u8]) -> Vec<u8> {
     [&declared.to_le_bytes()[..], &packed(bytes)].concat()
+}
+
+/// A report of so many coordinates with their places.
+fn few(count: u8, coordinates: &[(usize, i32)]) -> Vec<u8> {
+    let encoding = encoding_of(count % 21);
+    let mut values = vec![0; encoding.layout().len()];
+    coordinates.iter().for_each(|(at, value)| values[*at] = *value);
+    [vec![count], Encoded::of(values, &encoding).unwrap().to_bytes()].concat()
+}
+
+/// The same bytes of the report backwards: its places are in no order, or beyond the update.
+fn reversed(report: Vec<u8>) -> Vec<u8> {
+    let (first, bytes) = report.split_at(1);
+    first.iter().chain(bytes.iter().rev()).copied().collect()
+}
+
+/// What is kept of so many tasks, without its checksum.
+fn unsent(tasks: u8) -> Vec<u8> {
+    let mut unsent = Unsent::open(MemoryStore::default(), 30, 100).unwrap();
+    // Something is kept, and then nothing: that is on the disk too.
+    for task in (1..=tasks).chain([9]) {
+        let asked = Asked { task: TaskDigest([task; 32]), step: 0, model: ModelDigest::of(&[f32::from(task)]) };
+        unsent.learned(asked, Some(Rest::new(vec![1.0, 0.0, f32::from(task)], vec![])));
+        unsent.left(0, 100).unwrap();
+    }
+    unsent.learned(Asked { task: TaskDigest([9; 32]), step: 1, model: ModelDigest::of(&[9.5]) }, None);
+    unsent.left(1, 100).unwrap();
+    let bytes = unsent.into_store().load().unwrap().unwrap();
+    bytes[..bytes.len() - 32].to_vec()
 }
 
 const RESTS: Limits = Limits { timer: Timer { own_s: 3600, task_s: 86_400 }, ..NO_LIMITS };

@@ -35,7 +35,7 @@ use crate::{
     canaries::Shown,
     config::{Aggregation, Clip, Config, Mechanism, NoisePlace},
     engine::{
-        self, Engine, EngineError, Hardware, Means, PerUser, Summed, Users,
+        self, Around, Engine, EngineError, Means, PerUser, Summed, Users,
         secure::{SecureTask, Secured},
     },
     fleet::{self, Stop},
@@ -228,30 +228,20 @@ impl Watched<'_> {
     }
 }
 
-impl Engine for Watched<'_> {
+impl<'a> Around for Watched<'a> {
+    type Inner = dyn Engine + 'a;
+
+    fn inner(&self) -> &(dyn Engine + 'a) {
+        &*self.engine
+    }
+
+    fn inner_mut(&mut self) -> &mut (dyn Engine + 'a) {
+        &mut *self.engine
+    }
+
     fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
         self.note(task, users);
         self.engine.sum(task, users)
-    }
-
-    fn foresees(&self) -> bool {
-        self.engine.foresees()
-    }
-
-    fn foresee(&mut self, numbers: &[u64]) {
-        self.engine.foresee(numbers);
-    }
-
-    fn works_elsewhere(&self) -> bool {
-        self.engine.works_elsewhere()
-    }
-
-    fn chunk(&self) -> Option<std::num::NonZeroUsize> {
-        self.engine.chunk()
-    }
-
-    fn hardware(&self) -> Option<Hardware> {
-        self.engine.hardware()
     }
 
     fn each(&mut self) -> Option<&mut dyn PerUser> {
@@ -287,5 +277,31 @@ impl Observer for Silent {
 
     fn rests(&mut self) -> Result<(), RunError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lm::kernels::KernelPath;
+
+    use super::*;
+    use crate::contract::{self, Reference, Trial};
+
+    /// Around the engine of a run it is that engine, and everybody who is asked is noted.
+    #[test]
+    fn engines_that_are_watched_keep_the_contract() {
+        let means = Means::threads(KernelPath::best(), 3);
+        for trial in &Trial::all() {
+            let (plan, seen) = (&Trial::plans()[1], Mutex::default());
+            let inner = engine::of(plan, trial.learner(), means).unwrap();
+            let mut watched = Watched { engine: inner, seen: &seen };
+            contract::engine(trial, &mut watched, plan, Reference::SameBits(means.kernels));
+            assert!(
+                Engine::each(&mut watched).is_some(),
+                "parts are given by themselves where the engine inside gives them"
+            );
+            drop(watched);
+            assert!(seen.into_inner().unwrap().len() >= 9, "the whole cohort was asked");
+        }
     }
 }

@@ -18,7 +18,7 @@ use lm::{
 use privacy::{
     Epsilon,
     audit::{
-        exposure::{Exposure, References},
+        exposure::{Exposure, References, largest_by_chance},
         membership::Roc,
     },
     rng::{NoiseSource, Purpose, RandomWords, SimulationKey},
@@ -99,6 +99,10 @@ pub struct Secrets {
     pub exposure_private: f64,
     /// The same without privacy.
     pub exposure_non_private: f64,
+    /// What the largest of so many is on average if nothing is remembered: private.
+    pub chance_private: f64,
+    /// The same without privacy.
+    pub chance_non_private: f64,
     /// Canaries that the search found in the private model.
     pub extracted_private: usize,
     /// The same without privacy.
@@ -168,13 +172,16 @@ pub fn plant(lab: &Lab<'_>, plan: &SecretPlan) -> Result<Secrets, StudyError> {
     let trained = |of: fn(&Secret) -> &Remembered| canaries.iter().map(of).filter(|r| r.took_part > 0);
     let largest = |of: fn(&Secret) -> &Remembered| trained(of).map(|r| r.exposure.by_estimate).fold(0.0, f64::max);
     let extracted = |of: fn(&Secret) -> &Remembered| trained(of).filter(|r| r.found > 0).count();
+    let (trained_private, trained_non_private) = (trained(|c| &c.private).count(), trained(|c| &c.non_private).count());
     Ok(Secrets {
         epsilon_formal: private.epsilon,
         delta: private.delta,
         epsilon_estimate,
         most_bits: bits,
-        trained_private: trained(|c| &c.private).count(),
-        trained_non_private: trained(|c| &c.non_private).count(),
+        trained_private,
+        trained_non_private,
+        chance_private: largest_by_chance(trained_private),
+        chance_non_private: largest_by_chance(trained_non_private),
         exposure_private: largest(|c| &c.private),
         exposure_non_private: largest(|c| &c.non_private),
         extracted_private: extracted(|c| &c.private),

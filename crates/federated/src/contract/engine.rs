@@ -15,12 +15,12 @@ use corpus::{
 };
 use device::{
     finetune::{FineTune, GeneralText},
-    learner::{Learner, examples::Examples, language::LanguageLearner, tags::TagLearner},
+    learner::{Learner, examples::Examples},
     local::{Algorithm, LocalPlan},
     round::{Exact, Part, Task, Worker},
     upload::Upload,
 };
-use lm::{kernels::KernelPath, model::config::ModelConfig, tokenizer::Tokenizer, vocabulary::Vocabulary};
+use lm::{kernels::KernelPath, tokenizer::Tokenizer, vocabulary::Vocabulary};
 use privacy::{
     Adjacency, ClipNorm,
     encoding::{Encoding, Rounding, VectorPlan, XU_ALPHA},
@@ -29,16 +29,51 @@ use privacy::{
 };
 
 use crate::{
+    config::Document,
     engine::{Engine, Users, drawn, users_key},
-    learners::LEARNERS,
+    learners::{self, LEARNERS, Made},
     population::{Population, SyntheticPopulation},
 };
 
 /// Somebody of everywhere in the crowd, in no order.
-const COHORT: [u64; 9] = [5, 17, 400_000, 999_999, 12, 13, 14, 600_001, 77];
+pub(super) const COHORT: [u64; 9] = [5, 17, 400_000, 999_999, 12, 13, 14, 600_001, 77];
 const CROWD: u64 = 1_000_000;
 const BATCH: usize = 2;
 const UNROLL: usize = 5;
+/// What every learner is made from; each says in [`LEARNERS`] what is another for it. The rest is there because settings are whole.
+const SETTINGS: &str = r#"rounds = 1
+noise_seed = 1
+[data]
+kind = "synthetic"
+posts_per_user = 6
+[model]
+preset = "tiny"
+vocabulary = 200
+hidden = 20
+embedding = 16
+[local]
+batch = 2
+unroll = 5
+learning_rate = 0.5
+[participation]
+kind = "poisson"
+population = 2000
+cohort = 12
+[clip]
+kind = "flat"
+norm = 0.5
+[privacy]
+mechanism = "gaussian"
+noise_multiplier = 0.5
+delta = 1e-5
+[server]
+optimizer = "sgd"
+learning_rate = 0.5
+[evaluation]
+every = 1
+users = 6
+most_tokens = 300
+"#;
 
 /// A small model, and a crowd that types.
 pub struct Trial {
@@ -75,24 +110,16 @@ impl Trial {
     /// One of every learner that there is.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        LEARNERS.iter().map(|(name, _)| Self::of(name)).collect()
+        LEARNERS.iter().map(|kind| Self::of(kind.name)).collect()
     }
 
     /// The one of a learner, the same in every process.
     #[must_use]
     pub fn of(learner: &str) -> Self {
-        let vocabulary = corpus::synth::vocabulary(200).unwrap();
-        let learner: Box<dyn Learner> = match learner {
-            "language" => {
-                let config = ModelConfig { hidden: 20, ..ModelConfig::preset("tiny").unwrap() };
-                Box::new(LanguageLearner::new(&config.with_vocabulary(vocabulary.len()), BATCH, UNROLL).unwrap())
-            }
-            "tags" => {
-                let labels = corpus::synth::labels().names().to_vec();
-                Box::new(TagLearner::new(vocabulary.len(), labels, BATCH))
-            }
-            other => panic!("write down a trial of {other}, or no engine is tested with it"),
-        };
+        let kind = learners::kind(learner).expect("it is registered");
+        let set: Vec<String> = kind.small.iter().map(|set| (*set).to_owned()).collect();
+        let config = Document::new(SETTINGS, &set).unwrap().config().unwrap();
+        let Made { learner, vocabulary, .. } = learners::of(&config, None).unwrap();
         Self { vocabulary, learner, rotates: true }
     }
 
@@ -171,7 +198,7 @@ impl Trial {
     }
 
     /// The parameters of a round, which are others in each.
-    fn model(&self, round: u64) -> Vec<f32> {
+    pub(super) fn model(&self, round: u64) -> Vec<f32> {
         let mut model = self.learner.initial(1 + round).unwrap();
         // A learner that begins with nothing, whatever the seed, has learned something since.
         if model.iter().all(|value| *value == 0.0) {

@@ -4,7 +4,12 @@
 //! batch to batch, and which units a step leaves out, is the same for every trainer: a run can be stopped with one and go on with
 //! another, though not to the same bits.
 
-use lm::model::{batch::Batch, config::ModelConfig, dropout::MaskDrawer, fast, reference::Masks};
+use lm::model::{
+    batch::Batch,
+    config::ModelConfig,
+    dropout::{MaskDrawer, Masks},
+    fast,
+};
 
 use super::{EngineError, Hardware, Means};
 

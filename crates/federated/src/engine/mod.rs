@@ -5,6 +5,7 @@
 //! what is random in a user's part is named by the attempt and the user, so every engine gives the same bits, in any order.
 //! Engines can also evaluate models ([`measure`]) and train one on public text ([`central`]).
 
+mod around;
 pub mod central;
 pub mod measure;
 pub mod secure;
@@ -29,6 +30,7 @@ use privacy::{
 };
 use thiserror::Error;
 
+pub use self::around::Around;
 use self::{
     central::{MakeCentral, OnThread},
     measure::{MakeMeasurer, OnThreads},
@@ -203,45 +205,6 @@ pub trait Engine {
         secure: &SecureTask<'_>,
     ) -> Result<Secured, EngineError> {
         secure::aggregate(self.each().ok_or(EngineError::NotSecure)?, task, users, secure)
-    }
-}
-
-impl<E: Engine + ?Sized> Engine for &mut E {
-    fn sum(&mut self, task: &Task<'_>, users: &Users<'_>) -> Result<Summed, EngineError> {
-        (**self).sum(task, users)
-    }
-
-    fn foresees(&self) -> bool {
-        (**self).foresees()
-    }
-
-    fn foresee(&mut self, numbers: &[u64]) {
-        (**self).foresee(numbers);
-    }
-
-    fn works_elsewhere(&self) -> bool {
-        (**self).works_elsewhere()
-    }
-
-    fn chunk(&self) -> Option<NonZeroUsize> {
-        (**self).chunk()
-    }
-
-    fn hardware(&self) -> Option<Hardware> {
-        (**self).hardware()
-    }
-
-    fn each(&mut self) -> Option<&mut dyn PerUser> {
-        (**self).each()
-    }
-
-    fn sum_securely(
-        &mut self,
-        task: &Task<'_>,
-        users: &Users<'_>,
-        secure: &SecureTask<'_>,
-    ) -> Result<Secured, EngineError> {
-        (**self).sum_securely(task, users, secure)
     }
 }
 

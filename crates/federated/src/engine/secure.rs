@@ -33,7 +33,7 @@ use super::{
     EngineError, PerUser, Users, drawn,
     vanishing::{Vanishes, Vanishing},
 };
-use crate::plan::Secure;
+use crate::{plan::Secure, protocol::secure::failure_reason};
 
 /// The task of a simulated secure aggregation: what it is bound to, and which devices drop out or spoil it.
 #[derive(Clone, Copy)]
@@ -90,19 +90,6 @@ impl SecureError {
             Self::Failed(failure) => failure_reason(failure),
             _ => None,
         }
-    }
-}
-
-/// Why an attempt failed, where it is the protocol that failed: devices vanished, or did not keep to it. The reason names nobody, not
-/// even where the protocol does: that a secret was dealt wrongly is said by those who hold its shares, and proves nothing of who
-/// lied.
-#[must_use]
-pub const fn failure_reason(failure: &RoundFailure) -> Option<FailureReason> {
-    match failure {
-        RoundFailure::Terms(_) | RoundFailure::NoRandomness(_) | RoundFailure::Unfinished => None,
-        RoundFailure::TooFew { .. } | RoundFailure::Parameters(_) => Some(FailureReason::BelowGoal),
-        RoundFailure::OutOfReach { .. } | RoundFailure::NotAgreed { .. } => Some(FailureReason::OutOfReach),
-        _ => Some(FailureReason::NotWhole),
     }
 }
 

@@ -33,14 +33,15 @@ use sha2::{Digest, Sha256};
 use super::{At, Attempted, Fleet, FleetError, Observed, Outcome, RoundTask, Stop};
 use crate::{
     config::ConfigError,
-    engine::secure::{Threads, failure_reason},
+    engine::secure::Threads,
     plan::{Phase, Plan},
     protocol::{
         coordinator::{Asking, Coordinator, CoordinatorError},
-        desk::{self, Aggregation, Closed, Opening, Windows},
+        desk::{self, Aggregation, Closed, Opening},
         limits::ParticipationLimits,
-        secure::{SecureDesk, Unmasking},
+        secure::{SecureDesk, Unmasking, failure_reason},
         store::{AttemptAt, OpenAttempt},
+        windows::Windows,
     },
     secrets::Secrets,
 };

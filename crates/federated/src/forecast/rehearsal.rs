@@ -132,7 +132,9 @@ fn evaluation(
     Ok(watch.elapsed().as_secs_f64() * all / few.examples() as f64)
 }
 
-/// A fleet that trains a few users of each cohort.
+/// A fleet that trains a few users of each cohort, to see how long they take. It is not a fleet of the contract and not built on the
+/// simulated one: users who are not there are replaced by others, nobody is named, and the first round is trained again and again
+/// until there is something to measure. What comes out is thrown away.
 struct Few<'a> {
     plan: &'a Plan,
     population: &'a dyn Population,

@@ -13,6 +13,10 @@ use lm::folder::Folder;
 use super::{
     Home, HomeError, Log, LogWriter, Paper, Records, WriteState,
     heads::{self, HeadsError},
+    names::{
+        AUDIT_FILE, CHECKPOINTS, CONFIG_FILE, LEDGER_FILE, MODEL_FOLDER, STATE, STATEMENT_FILE, STATEMENT_JSON,
+        UNDECIDED, list,
+    },
 };
 use crate::{
     ledger_file::{FileStore, Place},
@@ -20,25 +24,6 @@ use crate::{
     model_folder,
     secrets::{Secrets, file::not_replaced},
 };
-
-/// The resolved settings.
-pub const CONFIG_FILE: &str = "config.toml";
-/// The ledger.
-pub const LEDGER_FILE: &str = "ledger.jsonl";
-/// The model.
-pub const MODEL_FOLDER: &str = "model";
-/// The guarantee in words.
-pub const STATEMENT_FILE: &str = "statement.md";
-/// The guarantee for programs.
-pub const STATEMENT_JSON: &str = "statement.json";
-/// The newest states.
-pub(super) const CHECKPOINTS: &str = "checkpoints";
-/// What the name of a state ends with.
-pub(super) const STATE: &str = ".safetensors";
-/// Says that the run is one of a sweep.
-const UNDECIDED: &str = "part-of-a-sweep";
-/// The file with the audit result of a run.
-pub const AUDIT_FILE: &str = "audit.json";
 
 /// The folder of the model that somebody named: of a run that of its model, of anything else the folder itself.
 #[must_use]
@@ -223,15 +208,6 @@ fn remove(path: &Path) -> Result<(), HomeError> {
 /// Whether there is no such file.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
-/// What is in a folder; nothing where there is none.
-pub(super) fn list(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
-    let all = || fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>();
-    match all() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        other => other.map_err(files::failed("read", folder)),
-    }
 }
 
 #[cfg(test)]

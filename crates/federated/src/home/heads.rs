@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::folder::{CHECKPOINTS, LEDGER_FILE, MODEL_FOLDER, STATE, STATEMENT_JSON, list};
+use super::names::{CHECKPOINTS, LEDGER_FILE, MODEL_FOLDER, STATE, STATEMENT_JSON, list};
 use durable::files::{self, FileError};
 
 /// A head, and where it was found.

@@ -7,10 +7,12 @@
 //! | module      | what it is                                                                   |
 //! |-------------|------------------------------------------------------------------------------|
 //! | `folder`    | a run as a folder                                                            |
+//! | `names`     | what its files are called                                                    |
 //! | [`heads`]   | finds and checks the heads stored next to a ledger                          |
 
 mod folder;
 pub mod heads;
+mod names;
 
 use std::{
     error::Error,
@@ -22,10 +24,11 @@ use ledger::{Head, LedgerError, LedgerStore};
 use lm::folder::Folder;
 use thiserror::Error;
 
-pub use self::folder::{
-    AUDIT_FILE, CONFIG_FILE, LEDGER_FILE, MODEL_FOLDER, RunFolder, STATEMENT_FILE, STATEMENT_JSON, model_in,
-};
 use self::heads::HeadsError;
+pub use self::{
+    folder::{RunFolder, model_in},
+    names::{AUDIT_FILE, CONFIG_FILE, LEDGER_FILE, MODEL_FOLDER, STATEMENT_FILE, STATEMENT_JSON},
+};
 use crate::{model_folder::ModelFolderError, secrets::Secrets};
 
 /// Why a home does not keep or give what it should.

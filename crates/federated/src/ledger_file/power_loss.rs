@@ -4,7 +4,7 @@
 //! operation; what was acknowledged must be there after the restart, also when the recovery is cut too. And every sync is
 //! needed: where a disk only pretends to do one kind of them, the same check finds a loss.
 
-use std::{borrow::Cow, collections::BTreeMap, path::Path, sync::Arc};
+use std::{borrow::Cow, path::Path, sync::Arc};
 
 use durable::{
     disk::Disk,
@@ -12,50 +12,20 @@ use durable::{
     power_loss::{Adversary, LossyDisk, SECTOR},
 };
 use ledger::{
-    Aggregation, Attempt, BegunAttempt, DataSource, Digest, Ended, FailureReason, Ledger, LedgerError, Phase, Plan,
-    Publication, Start, Unit, contract::Keeps,
+    Attempt, BegunAttempt, Digest, Ended, FailureReason, Ledger, LedgerError, Publication,
+    contract::{Keeps, plan},
 };
 use privacy::{
-    accountant::AccountantKind,
     encoding::{Encoding, VectorPlan},
     event::{Adjacency, PrivacyEvent},
-    participation::Participation,
     rng::Randomness,
     step_keys::{AddedTo, LastStep, StepAt, StepKeyError, StepKeys},
-    units::{ClipNorm, Delta, NoiseMultiplier},
+    units::{ClipNorm, NoiseMultiplier},
     workers::Alone,
 };
 
 use super::{FileStore, Place};
 use crate::secrets::{SecretName, file::not_replaced};
-
-fn plan() -> Plan {
-    let event = PrivacyEvent::gaussian(Adjacency::AddOrRemove, NoiseMultiplier::new(5.0).unwrap());
-    Plan {
-        software: "test".into(),
-        data: DataSource::MadeUp { what: "nobody".into() },
-        unit: Unit::User,
-        adjacency: Adjacency::AddOrRemove,
-        population: 1000,
-        delta: Delta::new(1e-6).unwrap(),
-        phases: vec![Phase {
-            stream: "model".into(),
-            mechanism: "Gaussian noise".into(),
-            parameters: BTreeMap::new(),
-            participation: Participation::Once,
-            rounds: 100,
-            event: event.times(100),
-        }],
-        participation_kept_by: "nobody".into(),
-        accountant: AccountantKind::Zcdp,
-        group: 1,
-        budget: None,
-        start: Start::Random,
-        public_data: Vec::new(),
-        randomness: Randomness::Secret,
-        aggregation: Aggregation::Plain { sees_updates: "nobody".into() },
-    }
-}
 
 /// What the caller was told.
 #[derive(Debug, Default)]

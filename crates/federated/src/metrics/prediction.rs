@@ -8,10 +8,12 @@ use super::registry::{Absent, Goal, Measures, Metric, Source, Unit};
 pub static NEXT_WORDS: Measures = Measures {
     name: "next words",
     metrics: &[&ACCURACY_TOP1, &ACCURACY_TOP3, &ACCURACY_IN_VOCABULARY, &PERPLEXITY],
+    of_last_model: &[&HEAD_10, &HEAD_50, &HEAD_100],
     headline: &ACCURACY_TOP1,
     beside: &[&PERPLEXITY],
     does: |accuracy| format!("predicts {:.1} % of the next words of held-out users", 100.0 * accuracy),
     targets: "predictions on held-out users",
+    example: "token",
 };
 
 /// Top 1 over all targets of the held-out users ([`Counts::accuracy`]).

@@ -1,10 +1,11 @@
 //! The registry of all metrics: name in files, display name, unit, which direction is better, and source. The lines of `metrics.jsonl`,
 //! TensorBoard, reports, sweeps and experiments read it here, and name no metric themselves.
 //!
-//! A family of numbers has a file of its own beside this one. A new number is defined there and gets a line in
-//! [`METRICS`]; a new learner needs a [`Measures`] that says what its evaluation measures, and a line in [`MEASURES`].
+//! A family of numbers has a file of its own beside this one. A new number is defined there, with a line in the list of its family: the
+//! `metrics` of a [`Measures`], or [`training::OF_RUNS`]. A new learner needs a [`Measures`] that says what its evaluation measures,
+//! and a line in [`MEASURES`]. [`METRICS`] follows.
 
-use std::{fmt, sync::LazyLock};
+use std::{fmt, ptr, sync::LazyLock};
 
 use ledger::statement::rounded_up;
 use lm::metrics::Counts;
@@ -13,31 +14,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use super::{Metrics, prediction, tags, training};
 use crate::numbers::{accuracy, bytes, four_digits};
 
-/// All numbers. Lines of files and TensorBoard have them in this order.
-pub static METRICS: &[&Metric] = &[
-    &prediction::ACCURACY_TOP1,
-    &prediction::ACCURACY_TOP3,
-    &prediction::ACCURACY_IN_VOCABULARY,
-    &prediction::PERPLEXITY,
-    &prediction::HEAD_10,
-    &prediction::HEAD_50,
-    &prediction::HEAD_100,
-    &tags::RECALL_TOP5,
-    &tags::RECALL_TOP3,
-    &tags::RECALL_TOP1,
-    &training::EPSILON,
-    &training::SERVER_LEARNING_RATE,
-    &training::PLANNED_PARTICIPATIONS,
-    &training::HEADLINE_BY_DEVICES,
-    &training::CLIP_NORM,
-    &training::TRACKED_CLIP_NORM,
-    &training::FRACTION_BELOW_CLIP,
-    &training::RHO,
-    &training::PROJECTED_EPSILON,
-    &training::UPLOADS,
-    &training::UPLOADED_BYTES,
-    &training::DOWNLOADED_BYTES,
-];
+/// All numbers: those of evaluations, then those of the run. Lines of files and TensorBoard have them in this order.
+pub static METRICS: LazyLock<Vec<&'static Metric>> = LazyLock::new(|| {
+    let mut all: Vec<&'static Metric> = Vec::new();
+    let measured = MEASURES.iter().flat_map(|measures| measures.metrics.iter().chain(measures.of_last_model));
+    for metric in measured.chain(training::OF_RUNS).copied() {
+        // Several learners may be measured by the same one; two of the same name are a mistake, which a test finds.
+        if !all.iter().any(|known| ptr::eq(*known, metric)) {
+            all.push(metric);
+        }
+    }
+    all
+});
 
 /// What evaluations measure, by learner. A line of a file belongs to the first that has all of its numbers.
 pub static MEASURES: &[&Measures] = &[&prediction::NEXT_WORDS, &tags::TAGS_FOUND];
@@ -152,6 +140,8 @@ pub struct Measures {
     pub name: &'static str,
     /// The numbers of a line, in its order.
     pub metrics: &'static [&'static Metric],
+    /// What is asked of the last model alone.
+    pub of_last_model: &'static [&'static Metric],
     /// The one that models are chosen by and runs are stopped at (`evaluation.stop_at_accuracy`): shown first everywhere.
     pub headline: &'static Metric,
     /// What tiles, charts and tables show beside it.
@@ -160,6 +150,8 @@ pub struct Measures {
     pub does: fn(f64) -> String,
     /// What was counted, in the plural.
     pub targets: &'static str,
+    /// One of the examples that are learned from; several have an s.
+    pub example: &'static str,
 }
 
 impl Metric {
@@ -272,8 +264,14 @@ impl Measures {
 
     /// Its numbers over what a model was asked, and those that are asked of a last model alone.
     pub fn of_counts(&self, counts: &Counts) -> impl Iterator<Item = (&'static Metric, f64)> {
-        let asked = METRICS.iter().filter(|metric| self.metrics.contains(metric) || !metric.is_in_lines());
+        let asked = self.metrics.iter().chain(self.of_last_model);
         asked.filter_map(|metric| Some((*metric, metric.of_counts(counts)?)))
+    }
+
+    /// What is learned from, in the plural.
+    #[must_use]
+    pub fn examples(&self) -> String {
+        format!("{}s", self.example)
     }
 
     /// The headline and what is shown beside it.
@@ -300,11 +298,12 @@ mod tests {
     }
 
     #[test]
-    fn what_learners_measure_is_registered_and_is_measured_by_evaluations() {
+    fn what_learners_measure_is_measured_by_evaluations() {
         for measures in MEASURES {
-            assert!(measures.metrics.iter().all(|metric| METRICS.contains(metric)));
             assert!(measures.metrics.iter().all(|metric| matches!(metric.source, Source::Evaluation(_))));
+            assert!(measures.of_last_model.iter().all(|metric| matches!(metric.source, Source::LastModel(_))));
             assert!(measures.shown_first().all(|metric| measures.metrics.contains(&metric)));
+            // Also where two learners share some.
             let places = measures.metrics.iter().map(|metric| METRICS.iter().position(|known| known == metric));
             assert!(places.is_sorted(), "lines have the order of the registry");
         }

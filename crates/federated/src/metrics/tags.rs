@@ -12,12 +12,14 @@ use super::{
 pub static TAGS_FOUND: Measures = Measures {
     name: "tags",
     metrics: &[&RECALL_TOP5, &RECALL_TOP3, &RECALL_TOP1],
+    of_last_model: &[],
     headline: &RECALL_TOP5,
     beside: &[&RECALL_TOP1],
     does: |recall| {
         format!("finds {:.1} % of the tags of held-out users' posts among its first five guesses", 100.0 * recall)
     },
     targets: "tags of held-out users' posts",
+    example: "post",
 };
 
 /// The share of the true tags that are among the first five predictions.

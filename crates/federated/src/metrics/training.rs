@@ -5,6 +5,22 @@ use super::{
     registry::{Absent, Goal, Metric, Source, Unit},
 };
 
+/// All of them, in the order of lines.
+pub static OF_RUNS: &[&Metric] = &[
+    &EPSILON,
+    &SERVER_LEARNING_RATE,
+    &PLANNED_PARTICIPATIONS,
+    &HEADLINE_BY_DEVICES,
+    &CLIP_NORM,
+    &TRACKED_CLIP_NORM,
+    &FRACTION_BELOW_CLIP,
+    &RHO,
+    &PROJECTED_EPSILON,
+    &UPLOADS,
+    &UPLOADED_BYTES,
+    &DOWNLOADED_BYTES,
+];
+
 /// What the releases cost, one run alone, if the noise is secret.
 pub static EPSILON: Metric = Metric {
     name: "epsilon",

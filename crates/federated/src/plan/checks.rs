@@ -8,8 +8,8 @@ use privacy::{Participation, audit::one_run::FEWEST_CANARIES};
 use super::phases::Phase;
 use crate::{
     config::{
-        Config, ConfigError, Crowd, Data, EstimatorKind, FineTune, LocalAlgorithm, Mask, Mechanism, ModelStart,
-        NoisePlace, ParticipationKind, Sparse, Upload,
+        CLIP_RULES, Config, ConfigError, Crowd, Data, EstimatorKind, FineTune, LocalAlgorithm, Mask, Mechanism,
+        ModelStart, NoisePlace, ParticipationKind, Sparse, Upload,
     },
     numbers::counted,
     protocol::limits::NotEnforceable,
@@ -320,10 +320,16 @@ fn mask_upload(config: &Config, mask: &Mask) -> Result<(), ConfigError> {
         let why = "\"mask\" is only valid with mechanism = \"gaussian\" or \"none\": correlated noise subtracts in later rounds the noise it added to the same coordinates, and each round has a different mask";
         return refuse("upload.kind", why);
     }
-    if !matches!(config.clip.kind().name(), "flat" | "adaptive") {
+    if !config.clip.kind().is_of_the_whole() {
+        let fit: Vec<String> = CLIP_RULES
+            .into_iter()
+            .filter(|kind| kind.is_of_the_whole())
+            .map(|kind| format!("{:?}", kind.name()))
+            .collect();
+        let fit = fit.join(" or ");
         return refuse(
             "clip.kind",
-            "must be \"flat\" or \"adaptive\" with upload.kind = \"mask\": a part of an update has no layers",
+            format!("must be {fit} with upload.kind = \"mask\": a part of an update has no layers"),
         );
     }
     if mask.keep_rest && config.aggregation.is_secure() {

@@ -50,7 +50,7 @@ use crate::{
     },
     finetune,
     optimizer::OptimizerKind,
-    protocol::desk::Windows,
+    protocol::windows::Windows,
 };
 
 /// Facts that a plan needs about the opened data and models. None of them is measured on users.
@@ -109,6 +109,8 @@ pub struct Plan {
     pub evaluation: Evaluation,
     /// How devices measure it too, where they do.
     pub device_evaluations: Option<DeviceEvaluations>,
+    /// The canaries that audit it, if it has any.
+    pub canaries: Option<CanaryPlan>,
     /// Rounds between checkpoints.
     pub checkpoint_every: u64,
     /// What is not wrong, and should be known.
@@ -138,6 +140,28 @@ impl Devices {
         let secagg = config.aggregation.secagg().unwrap_or_default();
         let vanish = config.participation.vanish();
         Self { vanish, spoilers: secagg.spoilers, leave_out_after: secagg.leave_out_after }
+    }
+}
+
+/// Synthetic users whose part in the model shows what it tells of users at least.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CanaryPlan {
+    /// The number of the first of them.
+    pub first: u64,
+    /// The number after the last: they are the last of the declared users.
+    pub end: u64,
+    /// The seed of what is random in them.
+    pub seed: u64,
+    /// The confidence of the bound that they give.
+    pub confidence: f64,
+}
+
+impl CanaryPlan {
+    fn new(config: &Config) -> Option<Self> {
+        let audit = config.audit.as_ref()?;
+        let end = config.participation.population;
+        let first = end.saturating_sub(audit.canaries);
+        Some(Self { first, end, seed: config.seed, confidence: audit.confidence })
     }
 }
 
@@ -198,6 +222,7 @@ impl Plan {
             ledger,
             evaluation: config.evaluation.clone(),
             device_evaluations,
+            canaries: CanaryPlan::new(&config),
             checkpoint_every: config.checkpoint.every,
             warnings,
             non_private: setting.non_private.clone(),
@@ -491,7 +516,10 @@ fn kept_by(config: &Config) -> &'static str {
 fn aggregation(config: &Config, phases: &[Phase]) -> Aggregation {
     let devices = config.data.is_on_devices();
     let who = match (devices, UploadPlan::new(config, 1).shows_places()) {
-        (true, _) => "the server, in memory, until each is added",
+        (true, false) => "the server, in memory, until each is added",
+        (true, true) => {
+            "the server, in memory, until each is added; it also sees in the clear which coordinates each device sends, which depends on the text on the device, so it must be trusted with them as with the updates themselves: only the noised sum of all coordinates is released"
+        }
         (false, false) => "the program that simulates the devices",
         (false, true) => {
             "the program that simulates the devices; a server would also see in the clear which coordinates each device sends, which depends on its text, so it must be trusted as with the updates themselves: only the noised sum of all coordinates is released"

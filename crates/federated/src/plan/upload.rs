@@ -411,15 +411,32 @@ mod tests {
     /// Rule P12: a list of places is a view of single updates, and the statement says whose.
     #[test]
     fn p12_the_ledger_says_what_leaves_and_who_sees_the_places() {
-        let sees = |plan: &Plan| match &plan.ledger.aggregation {
-            ledger::Aggregation::Plain { sees_updates } => sees_updates.clone(),
-            other @ ledger::Aggregation::Secure { .. } => panic!("{other:?}"),
-        };
-        let sparse = plan(&["noise_seed=1", "upload.kind=sparse", "upload.share=0.01"]);
-        assert!(sees(&sparse).contains("which coordinates each device sends"), "{}", sees(&sparse));
-        assert!(sparse.ledger.phases[0].parameters["upload"].starts_with("the largest 1.000 %"));
+        let sparse = ["noise_seed=1", "upload.kind=sparse", "upload.share=0.01"];
+        let simulated = plan(&sparse);
+        let said = stated(&simulated);
+        assert!(said.contains("a server would also see in the clear which coordinates each device sends"), "{said}");
+        assert!(simulated.ledger.phases[0].parameters["upload"].starts_with("the largest 1.000 %"));
         let whole = plan(&[]);
-        assert!(!sees(&whole).contains("coordinates") && !whole.ledger.phases[0].parameters.contains_key("upload"));
+        assert!(!stated(&whole).contains("coordinates") && !whole.ledger.phases[0].parameters.contains_key("upload"));
+    }
+
+    /// The statement of a real fleet had the sentence of one that sends everything: who sees the places was said of simulations alone, where nobody is
+    /// protected anyway.
+    #[test]
+    fn p12_the_statement_of_real_devices_says_that_the_server_sees_the_places() {
+        let devices = with(&TREE, &["unit=device", "data.kind=devices"]);
+        let of = |more: &[&str]| stated(&plan(&with(&devices, more)));
+        let sparse = of(&["upload.kind=sparse", "upload.share=0.01"]);
+        assert!(sparse.contains("seen by the server, in memory, until each is added"), "{sparse}");
+        assert_eq!(sparse.matches("sees in the clear which coordinates each device sends").count(), 2, "{sparse}");
+        assert!(!of(&["upload.kind=grid"]).contains("which coordinates"));
+    }
+
+    /// The statement of a plan, as its owner reads it.
+    fn stated(plan: &Plan) -> String {
+        let key = ledger::SigningKey::generate().unwrap();
+        let ledger = ledger::Ledger::create(ledger::MemoryStore::new(), plan.ledger.clone(), key, 0).unwrap();
+        ledger::statement::Statement::of(&ledger).unwrap().to_markdown()
     }
 
     #[test]

@@ -213,3 +213,15 @@ fn round_up(z: f64) -> f64 {
     let rounded = if digits >= 0 { (z * 10f64.powi(digits)).ceil() / 10f64.powi(digits) } else { z.ceil() };
     rounded.max(z)
 }
+
+/// The mechanisms of some candidates, in the order in which they were tried.
+#[must_use]
+pub fn mechanisms(all: &[Candidate]) -> Vec<MechanismKind> {
+    let mut mechanisms: Vec<MechanismKind> = Vec::new();
+    for one in all {
+        if !mechanisms.contains(&one.mechanism) {
+            mechanisms.push(one.mechanism);
+        }
+    }
+    mechanisms
+}

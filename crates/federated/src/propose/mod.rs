@@ -22,7 +22,7 @@ use thiserror::Error;
 
 use self::candidate::Family;
 pub use self::{
-    candidate::Candidate,
+    candidate::{Candidate, mechanisms},
     settings::{beginning, settings},
 };
 use crate::{

@@ -33,6 +33,7 @@ use super::{
     secure::SecureDesk,
     store::{AttemptAt, OpenAttempt, Write},
     ticket::RoundKey,
+    windows::Windows,
 };
 
 #[cfg(test)]
@@ -46,19 +47,6 @@ pub const MERGE_AFTER: usize = 64;
 pub const MERGE_EVERY_MS: u64 = 2_000;
 /// An attempt is given up when so many reporting windows have passed since its first assignment.
 const WINDOWS: u64 = 3;
-
-/// The time limits of an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Windows {
-    /// Devices are waited for so long before fewer than wanted are taken, in milliseconds.
-    pub select_ms: u64,
-    /// A device has so long for its report, in milliseconds.
-    pub report_ms: u64,
-    /// A device has so long for each other message of secure aggregation, in milliseconds.
-    pub answer_ms: u64,
-    /// Reports leave devices at whole multiples of this, in milliseconds.
-    pub tick_ms: u32,
-}
 
 /// The parameters of an attempt.
 #[derive(Debug)]

@@ -8,6 +8,7 @@
 //! | [`coordinator`]   | what devices are told, for all tasks of a server                   |
 //! | [`desk`]          | one attempt while it is open: who was given it, whose reports are in |
 //! | [`secure`]        | secure aggregation in one attempt                                  |
+//! | [`windows`]       | how long devices have                                              |
 //! | [`limits`]        | how often a device may take part                                   |
 //! | [`left_out`]      | who spoiled too many secure rounds to be asked for more             |
 //! | [`over_selection`] | how many are asked so that enough report                          |
@@ -28,3 +29,4 @@ pub mod pace;
 pub mod secure;
 pub mod store;
 pub mod ticket;
+pub mod windows;

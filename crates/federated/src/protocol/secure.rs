@@ -19,11 +19,23 @@ use secagg::{
     session::{Offer, Terms},
 };
 
-use super::desk::Windows;
-use crate::engine::secure::failure_reason;
+use super::windows::Windows;
 
 /// A source of the coin of each session.
 pub type Coins = Box<dyn Entropy + Send>;
+
+/// Why an attempt failed, where it is the protocol that failed: devices vanished, or did not keep to it. The reason names nobody, not
+/// even where the protocol does: that a secret was dealt wrongly is said by those who hold its shares, and proves nothing of who
+/// lied.
+#[must_use]
+pub const fn failure_reason(failure: &RoundFailure) -> Option<FailureReason> {
+    match failure {
+        RoundFailure::Terms(_) | RoundFailure::NoRandomness(_) | RoundFailure::Unfinished => None,
+        RoundFailure::TooFew { .. } | RoundFailure::Parameters(_) => Some(FailureReason::BelowGoal),
+        RoundFailure::OutOfReach { .. } | RoundFailure::NotAgreed { .. } => Some(FailureReason::OutOfReach),
+        _ => Some(FailureReason::NotWhole),
+    }
+}
 
 /// A secure aggregation while it is open.
 pub struct SecureDesk {

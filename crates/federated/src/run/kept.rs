@@ -10,9 +10,9 @@ use privacy::{Delta, rng::Randomness};
 
 use super::{
     DiagnosticsLine, Over, RunError, Samples, Totals,
-    ending::{counted, price},
     failed::failed_attempts,
     is_undecided, known_heads, parsed, read_log,
+    stated::{counted, price},
     told::{Told, notes},
     written_settings,
 };

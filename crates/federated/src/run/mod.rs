@@ -34,6 +34,7 @@ mod presence;
 mod price;
 mod runaway;
 mod samples;
+mod stated;
 mod told;
 mod totals;
 
@@ -44,7 +45,7 @@ use std::{
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-pub(crate) use self::ending::protects;
+pub(crate) use self::stated::protects;
 use self::{
     beginning::{Beginning, Why, recognise},
     price::Prices,
@@ -52,12 +53,13 @@ use self::{
 };
 pub use self::{
     driven::{After, Course, Driven, Observer, Way},
-    ending::{Ending, stated},
+    ending::Ending,
     error::RunError,
     kept::Kept,
     opened::Opened,
     presence::Presence,
     samples::{PROMPTS, Sample, Samples, prompts_of},
+    stated::stated,
     totals::Totals,
 };
 use crate::{

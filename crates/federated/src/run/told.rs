@@ -7,8 +7,8 @@ use ledger::{
 
 use super::{
     Totals,
-    ending::{counted, price},
     presence::few,
+    stated::{counted, price},
 };
 use crate::{
     burden::Burden,

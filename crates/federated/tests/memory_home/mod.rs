@@ -15,7 +15,7 @@ use keyhush_federated::{
 use ledger::{
     Attached, BegunAttempt, Entry, Head, LedgerError, LedgerStore, MemoryStore, ParticipationRecord, Participations,
 };
-use lm::folder::Folder;
+use lm::folder::{Files, Folder};
 use zeroize::Zeroizing;
 
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ struct Kept {
     papers: BTreeMap<Paper, String>,
     states: BTreeMap<u64, Vec<u8>>,
     logs: BTreeMap<Log, Vec<String>>,
-    model: Option<Vec<u8>>,
+    model: Option<Files>,
     store: MemoryStore,
     /// The head that was acknowledged last, which a server keeps elsewhere than the store (rule P17).
     witness: Option<Head>,
@@ -51,7 +51,7 @@ impl MemoryHome {
         self.kept.lock().unwrap()
     }
 
-    pub(crate) fn model(&self) -> Option<Vec<u8>> {
+    pub(crate) fn model(&self) -> Option<Files> {
         self.kept().model.clone()
     }
 
@@ -147,7 +147,7 @@ impl Home for MemoryHome {
     }
 
     fn write_model(&self, model: &Folder) -> Result<(), HomeError> {
-        self.kept().model = Some(model.write().unwrap().weights);
+        self.kept().model = Some(model.write().unwrap());
         Ok(())
     }
 

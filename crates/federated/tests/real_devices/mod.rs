@@ -20,7 +20,7 @@ use device::{
         task::{Text, Work, fresh},
     },
     round::Worker,
-    unsent::Unsent,
+    unsent::{Keep, Unsent},
     upload::Rest,
 };
 use ed25519_dalek::SigningKey;
@@ -313,7 +313,7 @@ impl Device {
         let words: Vec<&str> = opened.vocabulary().words().collect();
         let post = (0..6).map(|at| words[(7 * number as usize + at) % words.len()]).collect::<Vec<&str>>().join(" ");
         let text = Text::of([post]);
-        let unsent = Unsent::open(MemoryStore::default(), 30, 1).unwrap();
+        let unsent = Unsent::open(MemoryStore::default(), Keep::default(), 1).unwrap();
         Self { participant, text, worker: None, unsent, chance: Chance::new(!number), trained: None }
     }
 
@@ -321,7 +321,7 @@ impl Device {
         let worker = self.worker.get_or_insert_with(|| work.task.worker(KernelPath::Scalar).unwrap());
         let before = self.unsent.of(&work.asked.task, work.model.parameters().len()).cloned();
         let (chance, text) = (self.chance.clone(), self.text.clone());
-        let (encoded, rest) = work.train(worker, &text, fresh(&mut self.chance).unwrap(), before.as_ref()).unwrap();
+        let (encoded, rest) = work.train(worker, &text, fresh(&mut self.chance).unwrap(), before.as_deref()).unwrap();
         self.unsent.learned(work.asked, rest.clone());
         let (step, values) = (work.asked.step, encoded.values().to_vec());
         self.trained = Some(Gave { device, step, chance, text, values, rest, counts: false });

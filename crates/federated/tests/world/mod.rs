@@ -53,7 +53,7 @@ use real::{Read, Real};
 use secagg::entropy::Entropy;
 use secure::SecurePart;
 use stand_in::Doing;
-pub(crate) use story::Story;
+pub(crate) use story::{AskedFor, Story};
 
 /// What went wrong.
 #[derive(Debug)]
@@ -169,7 +169,8 @@ struct World {
     fuse: Arc<Fuse>,
     dies_at: u64,
     story: Story,
-    assigned_at: BTreeMap<u64, BTreeSet<u64>>,
+    /// When devices heard that they are asked for a step.
+    assigned_at: BTreeMap<u64, Vec<u64>>,
 }
 
 impl World {
@@ -258,7 +259,7 @@ impl World {
     fn is_asked_to_join(&mut self, device: usize, assignment: &Assignment) {
         let (attempt, step) = (assignment.attempt, Of::assignment(assignment));
         if !step.evaluation {
-            self.assigned_at.entry(step.step).or_default().insert(self.now / 1_000);
+            self.assigned_at.entry(step.step).or_default().push(self.now);
             self.encoding = Some(evaluations::encoding_of(assignment));
         }
         let before = *self.devices[device].asked_to_join.entry(step).or_insert(attempt);
@@ -604,7 +605,7 @@ impl Story {
         fuse.mend();
         let mut world = Rc::try_unwrap(world).ok().unwrap().into_inner();
         world.story.took_ms = world.now - BEGINS;
-        world.story.topped_up = world.assigned_at.values().map(|times| times.len() > 12).collect();
+        world.story.asked = world.assigned_at.values().map(|heard_at| AskedFor::of(heard_at)).collect();
         world.story.released = applied.rounds.len() as u64;
         world.story.evaluated = applied.evaluations.len() as u64;
         world.story.interrupted = world.interrupted.len() as u64;

@@ -1,5 +1,21 @@
 //! What is told of a schedule, and of many together.
 
+/// How many devices were asked for a round: together at first, and later, because too few of those reported.
+#[derive(Debug, PartialEq, Eq, Default, Clone, Copy)]
+pub(crate) struct AskedFor {
+    pub(crate) first: u64,
+    pub(crate) later: u64,
+}
+
+impl AskedFor {
+    /// Who was asked within a second of the first is of the first ask: an answer is no longer on its way where none is delayed on purpose.
+    pub(super) fn of(heard_at: &[u64]) -> Self {
+        let begins = heard_at.iter().min().copied().unwrap_or_default();
+        let first = heard_at.iter().filter(|at| **at < begins + 1_000).count() as u64;
+        Self { first, later: heard_at.len() as u64 - first }
+    }
+}
+
 /// What happened in a schedule.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(crate) struct Story {
@@ -22,8 +38,8 @@ pub(crate) struct Story {
     /// Evaluations that were released, and attempts at some that came to nothing.
     pub(crate) evaluated: u64,
     pub(crate) failed_evaluations: u64,
-    /// Of each round: whether devices were asked more than once.
-    pub(crate) topped_up: Vec<bool>,
+    /// Of each round: who was asked for it.
+    pub(crate) asked: Vec<AskedFor>,
     pub(super) events: u64,
     /// How long it all took, by the clock of the world.
     pub(crate) took_ms: u64,

@@ -13,10 +13,11 @@ use chacha20::{
     cipher::{KeyIvInit, StreamCipher},
 };
 
-use super::{
-    config::{Dropout, DropoutKind, ModelConfig},
-    reference::Masks,
-};
+use super::config::{Dropout, DropoutKind, ModelConfig};
+
+/// Factors of what enters each layer and of what leaves the last: 0 where a unit is left out, `1 / (1 - rate)` elsewhere.
+/// `[layer][step][row][unit]`, the output after the layers.
+pub type Masks = Vec<Vec<f32>>;
 
 /// Bytes of the keystream that are drawn at a time.
 const DRAWN: usize = 4096;

@@ -14,6 +14,7 @@
 use super::{
     batch::Batch,
     config::{Cell, Gate, ModelConfig},
+    dropout::Masks,
     parameters::{ParameterLayout, Role},
 };
 
@@ -80,10 +81,6 @@ impl<T: Real> State<T> {
         Self { cells: zeros(config.hidden), shown: zeros(config.shown()) }
     }
 }
-
-/// Factors of what enters each layer and of what leaves the last: 0 where a unit is left out, `1 / (1 - rate)` elsewhere.
-/// `[layer][step][row][unit]`, the output after the layers.
-pub type Masks = Vec<Vec<f32>>;
 
 /// The model over one float.
 #[derive(Debug, Clone)]

@@ -29,6 +29,13 @@ pub struct Exposure {
     pub by_estimate: f64,
 }
 
+/// The largest exposure of so many canaries, on average, if nothing is remembered: each is exponential with a mean of log2 e bits, so it is
+/// (1 + 1/2 + ... + 1/n) log2 e.
+#[must_use]
+pub fn largest_by_chance(canaries: usize) -> f64 {
+    std::f64::consts::LOG2_E * (1..=canaries).map(|rank| 1.0 / rank as f64).sum::<f64>()
+}
+
 /// The scores of canaries that were not planted, as references.
 #[derive(Debug, Clone, PartialEq)]
 pub struct References {
@@ -141,6 +148,23 @@ mod tests {
         let middle = references.exposure(50.0);
         assert!((middle.by_rank - 1.0).abs() < 0.01 && (middle.by_estimate - 1.0).abs() < 0.02, "{middle:?}");
         assert_eq!(References::new(&normal(1023), 6.0).unwrap().exposure(0.0).by_rank, 6.0, "no more than all bits");
+    }
+
+    /// 40 ranks among 10,000, by chance: the largest is the binary logarithm of 10,001 over the lowest.
+    #[test]
+    fn of_many_secrets_one_is_exposed_by_chance() {
+        assert!(
+            (largest_by_chance(1) - std::f64::consts::LOG2_E).abs() < 1e-9
+                && (largest_by_chance(40) - 6.1726).abs() < 1e-4
+        );
+        assert_eq!(largest_by_chance(0), 0.0);
+        let mut words = crate::rng::NoiseSource::from(crate::rng::SimulationKey::new(1))
+            .stream(crate::rng::Purpose::Canaries, &[7])
+            .chunk(0);
+        let mut bits = || -libm::log2((words.next_word() >> 11) as f64 / (1u64 << 53) as f64);
+        let largest: Vec<f64> = (0..2000).map(|_| (0..40).map(|_| bits()).fold(0.0, f64::max)).collect();
+        let mean = largest.iter().sum::<f64>() / 2000.0;
+        assert!((mean - largest_by_chance(40)).abs() < 0.2, "{mean}");
     }
 
     /// A model that finds all sequences alike has learned nothing, and shows nothing.

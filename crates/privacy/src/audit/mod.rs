@@ -101,7 +101,7 @@ impl Verdict {
                 "The attack learned no more than the guarantee allows. This does not prove the guarantee."
             }
             Self::NoGuarantee => "The run has no guarantee: its epsilon is infinite.",
-            Self::Estimate => "This is an estimate and not a guarantee: the true epsilon can be larger.",
+            Self::Estimate => "This is an estimate and not a guarantee: the true epsilon can be larger or smaller.",
         }
     }
 }

@@ -223,8 +223,7 @@ impl OneRun {
         let alpha = failure_probability(confidence)?;
         let guesses = guess(scored)?;
         let shares = Shares::new(alpha, guesses.len());
-        let any = |g: &Guesses| steinke(g, delta, shares.any).max(of_pair(g, delta, shares.any));
-        let epsilon_lower_any = guesses.iter().map(any).fold(0.0, f64::max);
+        let epsilon_lower_any = any(&guesses, delta, shares);
         let mu_lower = mu_lower(&guesses, shares);
         let epsilon_lower_gaussian = epsilon_of(mu_lower, delta);
         Ok(Self { guesses, epsilon_lower_any, epsilon_lower_gaussian, mu_lower, delta: delta.get(), confidence })
@@ -277,6 +276,76 @@ impl OneRun {
         }
         Ok(Some(libm::exp2(high)))
     }
+}
+
+/// What [`OneRun::epsilon_lower_any`] is at most: its value if every guess is right. At a large delta it is 0: then nothing can be shown of an
+/// unknown mechanism, whatever the run did.
+///
+/// The test of a pair needs a share of the error times c/m above delta ([`is_refuted`] starts there, and with less mass a delta explains
+/// everything). The p-value of Steinke et al. is at least `2 m delta max_i P(v - i <= W < v) / i`, about `4 m delta / v` at epsilon 0 and
+/// more above.
+///
+/// # Errors
+/// When the confidence cannot be used, or there are too few canaries.
+pub fn most_any(canaries: u64, delta: Delta, confidence: f64) -> Result<f64, AuditError> {
+    let alpha = failure_probability(confidence)?;
+    if canaries < FEWEST_CANARIES as u64 {
+        return Err(AuditError::TooFew { what: "canaries", least: FEWEST_CANARIES, got: canaries as usize });
+    }
+    Ok(any(&all_right(canaries), delta, Shares::new(alpha, plans(canaries).len())))
+}
+
+/// The largest delta at which this epsilon can be shown of an unknown mechanism, rounded down to two digits.
+///
+/// # Errors
+/// As [`most_any`].
+pub fn largest_delta(canaries: u64, confidence: f64, epsilon: f64) -> Result<Option<Delta>, AuditError> {
+    // From 10^-1 downwards, by tenths of what comes first: 9.9e-2, 9.8e-2, ...
+    for power in 2..=12 {
+        let of = |digits: u32| Delta::new(f64::from(digits) * libm::pow(10.0, -f64::from(power) - 1.0)).ok();
+        let shows =
+            |digits: u32| of(digits).map_or(Ok(false), |delta| Ok(most_any(canaries, delta, confidence)? >= epsilon));
+        if !shows(10)? {
+            continue;
+        }
+        let (mut low, mut high) = (10, 100);
+        while high - low > 1 {
+            let middle = u32::midpoint(low, high);
+            if shows(middle)? {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        return Ok(of(low));
+    }
+    Ok(None)
+}
+
+/// The most canaries of 20, 50, 100, 200, ... with which this epsilon can be shown of an unknown mechanism at a delta.
+///
+/// # Errors
+/// When the confidence cannot be used.
+pub fn most_canaries(delta: Delta, confidence: f64, epsilon: f64) -> Result<Option<u64>, AuditError> {
+    let (mut most, mut canaries) = (None, FEWEST_CANARIES as u64);
+    while canaries <= 1_000_000 {
+        if most_any(canaries, delta, confidence)? >= epsilon {
+            most = Some(canaries);
+        }
+        canaries = next(canaries);
+    }
+    Ok(most)
+}
+
+/// All guesses of all plans, right.
+fn all_right(canaries: u64) -> Vec<Guesses> {
+    plans(canaries).into_iter().map(|(sides, made)| Guesses { canaries, sides, made, correct: made }).collect()
+}
+
+/// The larger bound of the two papers, of all plans.
+fn any(guesses: &[Guesses], delta: Delta, shares: Shares) -> f64 {
+    let of = |g: &Guesses| steinke(g, delta, shares.any).max(of_pair(g, delta, shares.any));
+    guesses.iter().map(of).fold(0.0, f64::max)
 }
 
 /// The largest epsilon of a grid up to which all are refuted.
@@ -391,7 +460,7 @@ fn expected(mu: f64, canaries: u64) -> Vec<Guesses> {
 mod tests {
     use super::*;
 
-    fn all_right(canaries: u64, made: u64) -> Guesses {
+    fn right(canaries: u64, made: u64) -> Guesses {
         Guesses { canaries, sides: Sides::Both, made, correct: made }
     }
 
@@ -400,7 +469,7 @@ mod tests {
     #[test]
     fn both_bounds_are_that_of_randomized_response_without_delta() {
         for (made, correct) in [(10, 10), (40, 40), (40, 37), (200, 160), (1000, 520)] {
-            let guesses = Guesses { correct, ..all_right(made, made) };
+            let guesses = Guesses { correct, ..right(made, made) };
             for epsilon in [0.0, 0.5, 1.0, 2.0] {
                 let p = steinke_p_value(&guesses, epsilon, 0.0);
                 if correct == made {
@@ -435,7 +504,7 @@ mod tests {
         let coin = Guesses { canaries: 1000, sides: Sides::Both, made: 400, correct: 205 };
         assert!(!is_refuted(&TradeOff::Gaussian(0.0), &coin, 1e-3));
         assert_eq!(steinke(&coin, Delta::new(1e-9).unwrap(), 1e-3), 0.0);
-        let sure = all_right(10_000, 400);
+        let sure = right(10_000, 400);
         assert!(is_refuted(&TradeOff::Gaussian(1.0), &sure, 1e-3));
         assert!(steinke(&sure, Delta::new(1e-9).unwrap(), 1e-3) > 3.0);
         assert!(!is_refuted(&TradeOff::Pairs(Vec::new()), &sure, 1e-3), "without a guarantee nothing is refuted");
@@ -485,6 +554,49 @@ mod tests {
         assert!(at(shown.mu_lower) && !at(gaussian(alpha / 6.0)));
         let noise = shown.refuted_noise(|scale| Some(TradeOff::Gaussian(1.0 / scale))).unwrap().unwrap();
         assert!(1.0 / noise <= shown.mu_lower && 1.0 / noise > 0.997 * shown.mu_lower, "{noise} {}", shown.mu_lower);
+    }
+
+    /// 1,000 canaries, 166 guesses of 166: at delta 1e-5 neither test refutes even an epsilon of 0. That of a pair needs a share times c/m
+    /// above delta (5e-5 / 6 = 8.3e-6); the p-value of Steinke et al. is 2.05e-4, four times the share.
+    #[test]
+    fn a_large_delta_leaves_nothing_to_show_of_an_unknown_mechanism() {
+        let at = |delta: f64| Delta::new(delta).unwrap();
+        let scored: Vec<Scored> = (0..1000).map(|i| Scored { score: f64::from(i), present: i >= 500 }).collect();
+        let shown = OneRun::of(&scored, at(1e-5), 0.999).unwrap();
+        assert!(shown.guesses.iter().any(|g| (g.made, g.correct) == (166, 166)), "{shown:?}");
+        assert_eq!((shown.epsilon_lower_any, shown.guesses.len()), (0.0, 5));
+        assert!(shown.epsilon_lower_gaussian > 1.0, "{shown:?}");
+        let all = right(1000, 166);
+        let p = steinke_p_value(&all, 0.0, 1e-5);
+        assert!((2.04e-4..2.06e-4).contains(&p), "{p}");
+        let refutes = |delta: f64| is_refuted(&TradeOff::pair(0.0, delta), &all, 5e-5);
+        assert!(refutes(8.2e-6) && !refutes(8.4e-6));
+        // The same said beforehand, and what would do.
+        let most = |canaries, delta: f64| most_any(canaries, at(delta), 0.999).unwrap();
+        assert_eq!((most(1000, 1e-5), most(10_000, 1e-5), most(1000, 1e-4)), (0.0, 0.0, 0.0));
+        assert!(most(1000, 1e-6) > 1.0 && most(200, 1e-5) > 0.0);
+        assert_eq!(OneRun::of(&scored, at(1e-6), 0.999).unwrap().epsilon_lower_any, most(1000, 1e-6));
+        let delta = largest_delta(1000, 0.999, 1.0).unwrap().unwrap();
+        assert!(most(1000, delta.get()) >= 1.0 && most(1000, 1.1 * delta.get()) < 1.0, "{delta:?}");
+        let canaries = most_canaries(at(1e-5), 0.999, 0.5).unwrap().unwrap();
+        assert!(most(canaries, 1e-5) >= 0.5 && most(next(canaries), 1e-5) < 0.5, "{canaries}");
+        assert_eq!(most_canaries(at(1e-2), 0.999, 0.1).unwrap(), None);
+        assert!(most_any(19, at(1e-5), 0.999).is_err() && most_any(100, at(1e-5), 1.0).is_err());
+        // The table of docs/AUDITS.md.
+        for (canaries, delta, want) in [
+            (20, 1e-4, 0.36),
+            (100, 1e-5, 0.50),
+            (200, 1e-5, 0.91),
+            (500, 1e-5, 1.97),
+            (1000, 1e-6, 2.78),
+            (10_000, 1e-7, 5.10),
+        ] {
+            assert!((most(canaries, delta) - want).abs() < 0.01, "{canaries} at {delta}: {}", most(canaries, delta));
+        }
+        // What it says of 10,000 canaries and 400 right guesses.
+        let share = Shares::new(1e-3, 6).any;
+        let p = |delta: f64| steinke_p_value(&right(10_000, 400), 0.0, delta);
+        assert!(p(4.6e-7) < share && p(4.8e-7) > share);
     }
 
     #[test]

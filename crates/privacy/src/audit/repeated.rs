@@ -1,7 +1,8 @@
 //! The one-run audit on many noised sums: is it wrong no more often than it says?
 //!
 //! Each repetition is a [`GaussianSum`] with coins and noise of its own. The sum is correct, so a bound above its epsilon is an error of
-//! the audit, which is allowed with probability 1 - confidence.
+//! the audit, which is allowed with probability 1 - confidence. The verdict is of the audit: it is violated where an audit that errs no more
+//! often than it says would err so often in at most one of twenty such series (or, at a confidence below 95 %, no more often than that allows).
 
 use super::{
     AtDelta, AuditError, Verdict, bench,
@@ -31,6 +32,9 @@ pub struct Repeated {
     pub seed: u64,
 }
 
+/// The share of series in which a correct audit is accused by chance, at most.
+const SERIES: f64 = 0.05;
+
 /// What the audits of all sums show.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
@@ -39,9 +43,13 @@ pub struct Found {
     /// The audit with the largest bound.
     pub largest: OneRun,
     /// The estimate from the same scores.
-    pub epsilon_estimate: f64,
+    pub estimate: OneShot,
+    /// The estimates of all repetitions, sorted.
+    pub estimates: Vec<f64>,
     /// In how many repetitions a bound was above the true epsilon.
     pub exceeded: u64,
+    /// How probable so many or more are, if the audit errs as often as it may.
+    pub chance: f64,
     /// Whether that is too often.
     pub verdict: Verdict,
     /// The bounds of the same scores at other deltas.
@@ -69,10 +77,11 @@ impl Repeated {
     /// When a number is out of range.
     pub fn run(&self) -> Result<Found, AuditError> {
         let mut largest: Option<Audited> = None;
-        let mut exceeded = 0;
+        let (mut exceeded, mut estimates) = (0, Vec::new());
         for repetition in 0..self.repetitions {
             let next = self.audit(repetition)?;
             exceeded += u64::from(next.is_above());
+            estimates.push(OneShot::of(&next.scored, self.delta)?.epsilon_estimate);
             let is_larger = |most: &Audited| next.shown.epsilon_lower_gaussian > most.shown.epsilon_lower_gaussian;
             if largest.as_ref().is_none_or(is_larger) {
                 largest = Some(next);
@@ -80,12 +89,15 @@ impl Repeated {
         }
         let Audited { epsilon_formal, scored, shown } =
             largest.ok_or(AuditError::TooFew { what: "repetitions", least: 1, got: 0 })?;
+        estimates.sort_by(f64::total_cmp);
         Ok(Found {
             epsilon_formal,
-            epsilon_estimate: OneShot::of(&scored, self.delta)?.epsilon_estimate,
+            estimate: OneShot::of(&scored, self.delta)?,
+            estimates,
             at_deltas: self.at_deltas(&scored)?,
             largest: shown,
             exceeded,
+            chance: self.chance(exceeded),
             verdict: self.verdict(exceeded),
         })
     }
@@ -98,13 +110,16 @@ impl Repeated {
         Ok(Audited { epsilon_formal: sum.epsilon(), scored, shown })
     }
 
-    /// A violation where so many repetitions are wrong that the audit is wrong more often than it says.
+    /// The probability of so many bounds above the truth, or more, for an audit that errs exactly as often as its confidence allows.
+    fn chance(&self, exceeded: u64) -> f64 {
+        let odds = libm::log((1.0 - self.confidence) / self.confidence);
+        if exceeded == 0 { 1.0 } else { Binomial::new(self.repetitions, odds).upper_tail(exceeded) }
+    }
+
     fn verdict(&self, exceeded: u64) -> Verdict {
-        let wrong = 1.0 - self.confidence;
-        let odds = libm::log(wrong / self.confidence);
-        let chance = Binomial::new(self.repetitions, odds).upper_tail(exceeded);
-        // A single repetition is wrong with exactly this probability, computed with a rounding of its own.
-        if exceeded > 0 && chance <= wrong * (1.0 + 1e-5) { Verdict::Violated } else { Verdict::Consistent }
+        // A single repetition is wrong with exactly 1 - confidence, computed with a rounding of its own.
+        let rare = SERIES.max((1.0 - self.confidence) * (1.0 + 1e-5));
+        if self.chance(exceeded) <= rare { Verdict::Violated } else { Verdict::Consistent }
     }
 
     fn at_deltas(&self, scored: &[Scored]) -> Result<Vec<AtDelta>, AuditError> {
@@ -132,11 +147,19 @@ mod tests {
         Repeated { canaries: 200, epsilon: 2.0, delta, confidence: 0.999, repetitions, seed: 3 }
     }
 
+    /// At 99.9 % one of 200 is expected in one of five series, two in one of sixty.
     #[test]
-    fn one_wrong_repetition_of_many_is_chance_and_ten_are_not() {
+    fn one_wrong_repetition_of_200_is_chance_and_two_are_not() {
+        use Verdict::{Consistent, Violated};
         let many = repeated(200);
-        assert_eq!([0, 1, 10].map(|n| many.verdict(n)), [Verdict::Consistent, Verdict::Consistent, Verdict::Violated]);
-        assert_eq!(repeated(1).verdict(1), Verdict::Violated, "a single one has a probability of one in a thousand");
+        assert_eq!([0, 1, 2, 3].map(|n| many.verdict(n)), [Consistent, Consistent, Violated, Violated]);
+        assert!((many.chance(1) - 0.181).abs() < 1e-3 && (many.chance(3) - 1.13e-3).abs() < 1e-5);
+        assert_eq!((many.chance(0), repeated(1).verdict(0)), (1.0, Consistent));
+        assert_eq!(repeated(1).verdict(1), Violated, "a single one has a probability of one in a thousand");
+        // At 51 % up to about half of all may be wrong; the verdict itself is as unsure as it says.
+        let unsure = |repetitions| Repeated { confidence: 0.51, ..repeated(repetitions) };
+        assert_eq!([112, 480, 520].map(|n| unsure(1000).verdict(n)), [Consistent, Consistent, Violated]);
+        assert_eq!(unsure(1).verdict(1), Violated);
     }
 
     #[test]
@@ -151,6 +174,8 @@ mod tests {
             "each repetition has coins and noise of its own: {bounds:?}"
         );
         assert_eq!((found.exceeded, found.verdict), (0, Verdict::Consistent));
+        assert!(found.estimates.len() == 5 && found.estimates.contains(&found.estimate.epsilon_estimate), "{found:?}");
+        assert!(found.estimates.is_sorted() && found.estimates[0] < found.estimates[4]);
     }
 
     #[test]

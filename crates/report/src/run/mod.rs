@@ -86,17 +86,17 @@ pub struct Report<'a> {
     pub ledger_head: String,
 }
 
-/// The cost of a run, in users and tokens.
+/// The cost of a run, in users and the examples of its learner: tokens, posts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
     /// Users that the plan declares.
     pub population: u64,
     /// Participations so far, as planned.
     pub planned_participations: u64,
-    /// The most tokens that these may have read, where the plan limits them.
-    pub most_tokens: Option<u64>,
-    /// Tokens that were read, exactly; a simulation may say so.
-    pub simulated_tokens: Option<u64>,
+    /// The most examples that these may have read, where the plan limits them.
+    pub most_examples: Option<u64>,
+    /// Examples that were read, exactly; a simulation may say so.
+    pub simulated_examples: Option<u64>,
     /// Users who took part, exactly, each counted for each of their rounds, and those of them whose training diverged; a simulation may
     /// say so.
     pub simulated_users: Option<(u64, u64)>,
@@ -163,8 +163,8 @@ impl<'a> Report<'a> {
             cost: Cost {
                 population: kept.statement.population,
                 planned_participations: participations,
-                most_tokens: kept.config.local.most_tokens.map(|most| participations.saturating_mul(most as u64)),
-                simulated_tokens: kept.totals.map(|totals| totals.tokens),
+                most_examples: kept.config.local.most_tokens.map(|most| participations.saturating_mul(most as u64)),
+                simulated_examples: kept.totals.map(|totals| totals.tokens),
                 simulated_users: kept.totals.map(|totals| (totals.users, totals.not_finite)),
             },
             statement: kept.statement.to_markdown(),
@@ -279,7 +279,8 @@ impl<'a> Report<'a> {
     }
 
     fn cost(&self) -> Vec<Vec<String>> {
-        let Cost { population, planned_participations, most_tokens, simulated_tokens, simulated_users } = self.cost;
+        let Cost { population, planned_participations, most_examples, simulated_examples, simulated_users } = self.cost;
+        let examples = Measures::of(self.metrics).examples();
         let mut rows = vec![
             row(["quantity", "value"]),
             row(["users in the population, as declared", &grouped(population)]),
@@ -289,12 +290,12 @@ impl<'a> Report<'a> {
             let each = planned_participations as f64 / population as f64;
             rows.push(row(["participations of a user, on average", &four_digits(each)]));
         }
-        rows.extend(most_tokens.map(|n| row(["tokens read on devices, at most", &grouped(n)])));
+        rows.extend(most_examples.map(|n| row([format!("{examples} read on devices, at most").as_str(), &grouped(n)])));
         if let Some((users, not_finite)) = simulated_users {
             rows.push(row(["participations, as simulated", &grouped(users)]));
             rows.push(row(["of these, training diverged", &grouped(not_finite)]));
         }
-        rows.extend(simulated_tokens.map(|n| row(["tokens read, as simulated", &grouped(n)])));
+        rows.extend(simulated_examples.map(|n| row([format!("{examples} read, as simulated").as_str(), &grouped(n)])));
         rows
     }
 }

@@ -12,11 +12,12 @@ use ed25519_dalek::SigningKey;
 use federated::protocol::{
     admission::Anybody,
     coordinator::Asking,
-    desk::{Aggregation, Opening, Windows},
+    desk::{Aggregation, Opening},
     limits::ParticipationLimits,
     pace::Pace,
     store::{AttemptAt, MemoryStore, Write},
     ticket::RoundKey,
+    windows::Windows,
 };
 use hyper::body::Frame;
 use privacy::{

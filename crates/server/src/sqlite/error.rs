@@ -8,6 +8,8 @@ use ledger::LedgerError;
 use rusqlite::ErrorCode;
 use thiserror::Error;
 
+use crate::state::StateError;
+
 /// Why a database does not do what it should.
 #[derive(Debug, Error)]
 pub enum DatabaseError {
@@ -57,6 +59,14 @@ pub enum DatabaseError {
         found: i64,
         /// The version this program supports.
         known: i64,
+    },
+    /// Keys would lie where back-ups are made.
+    #[error(
+        "{problem}; --data and --secrets must be two folders, neither inside the other, and the same ones each time"
+    )]
+    Folders {
+        /// A description of the problem.
+        problem: String,
     },
     /// The file beside the secrets has seen more than this database.
     #[error(
@@ -197,6 +207,21 @@ impl From<rusqlite::Error> for DatabaseError {
 impl From<LedgerError> for DatabaseError {
     fn from(error: LedgerError) -> Self {
         Self::Ledger(Box::new(error))
+    }
+}
+
+impl From<DatabaseError> for StateError {
+    fn from(error: DatabaseError) -> Self {
+        match error {
+            DatabaseError::Name { .. } | DatabaseError::OtherCase { .. } => Self::Name(error.to_string()),
+            DatabaseError::Refused(_) | DatabaseError::ReadOnly | DatabaseError::NoTask { .. } => {
+                Self::Refused(error.to_string())
+            }
+            DatabaseError::Ledger(error) if matches!(*error, LedgerError::NotTheHead { .. }) => {
+                Self::Refused(error.to_string())
+            }
+            other => Self::Failed(other.into()),
+        }
     }
 }
 

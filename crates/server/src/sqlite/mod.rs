@@ -2,11 +2,12 @@
 //!
 //! | module        | what it is                                                                              |
 //! |---------------|-----------------------------------------------------------------------------------------|
+//! | `server_state` | all of it together, with the folder of secrets ([`crate::state::State`])               |
 //! | `database`    | the file: one server writes it, anybody of its owner's reads it; what a failed write means |
 //! | `schema`      | its tables, and the version that they have                                              |
 //! | `coordinator` | what the coordinator of devices must not forget ([`federated::protocol::store::Store`])   |
 //! | `places`      | what hides the addresses from which devices enrol                                       |
-//! | `task_home`   | the home of a task's run: papers, states, logs, models                                  |
+//! | `task_home`   | the home of a task's run: papers, states, logs, models; which of them devices are given    |
 //! | `task_ledger` | its ledger, and the head beside its secrets that shows when the file was set back        |
 //!
 //! **What is never here**: noise keys, the key of pseudonyms, the keys of sealed sums; those are files of `--secrets DIR/TASK/`
@@ -20,6 +21,7 @@ mod database;
 mod error;
 mod places;
 mod schema;
+mod server_state;
 mod task_home;
 mod task_ledger;
 
@@ -30,6 +32,7 @@ pub use self::{
     database::Database,
     error::DatabaseError,
     places::place_key,
-    task_home::{AfterRound, Note, PublishedModel, TaskHome},
+    server_state::{SqliteState, check_folders},
+    task_home::TaskHome,
     task_ledger::TaskLedger,
 };

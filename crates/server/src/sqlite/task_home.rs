@@ -9,13 +9,11 @@ use std::{
 
 use federated::{
     home::{Home, HomeError, Log, LogWriter, Paper, WriteState},
-    protocol::order::Order,
     secrets::{FileVault, Vault},
 };
 use ledger::{Head, LedgerError};
 use lm::folder::{Files, Folder};
 use rusqlite::{Connection, OptionalExtension};
-use serde::{Deserialize, Serialize};
 
 use super::{
     Database, DatabaseError,
@@ -23,6 +21,7 @@ use super::{
     schema::delete_public,
     task_ledger::{ClosedVault, check_head_is, head_of},
 };
+use crate::state::{AfterRound, Note, PublishedModel, StateError, TaskState};
 
 /// The home of one task's run. Clones are the same home.
 #[derive(Clone)]
@@ -39,44 +38,6 @@ impl fmt::Debug for TaskHome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TaskHome").field(&self.name()).finish()
     }
-}
-
-/// The round of a model in its run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AfterRound<'a> {
-    /// How many rounds are behind it, released or skipped.
-    pub rounds: u64,
-    /// The last of them that released something: its stream, and its step in that. None before the first.
-    pub release: Option<(&'a str, u64)>,
-}
-
-/// The model that devices are given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PublishedModel {
-    /// How many rounds are behind it.
-    pub rounds: u64,
-    /// The entry of the last release that it comes from; none before the first.
-    pub entry: Option<u64>,
-    /// What it is called: a digest of its bytes.
-    pub digest: [u8; 32],
-    /// The head of the ledger when it was published.
-    pub head: Head,
-}
-
-/// The server's note about a running task, for readers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Note {
-    /// The digest of its terms, by which devices know it, in hexadecimal digits.
-    pub digest: String,
-    /// That of its evaluations by devices, where it has some.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub evaluation: Option<String>,
-    /// What was wanted of it when the server looked last.
-    pub obeys: Order,
-    /// Whether the last server that was started runs it.
-    pub served: bool,
-    /// Why it cannot continue, where it cannot.
-    pub broken: Option<String>,
 }
 
 /// The file of a task's secrets with the head that was acknowledged last.
@@ -138,88 +99,6 @@ impl TaskHome {
         })
     }
 
-    /// Makes a model the one that devices are given, if the ledger has the release that it comes from and `head` is its head, in one
-    /// transaction: no model is published without its event. Models only go forward, and there is one for a release.
-    ///
-    /// # Errors
-    /// When that is not so, and then nothing changes; or when it is not known to be durable.
-    pub fn publish_model(&self, head: &Head, after: AfterRound<'_>, digest: [u8; 32]) -> Result<(), DatabaseError> {
-        self.database.change(|t| {
-            check_head_is(head, &head_of(t, self.run)?)?;
-            let entry = match after.release {
-                None => None,
-                Some((stream, step)) => Some(self.entry_of(t, stream, step)?),
-            };
-            let new = PublishedModel { rounds: after.rounds, entry, digest, head: *head };
-            if let Some(old) = published(t, self.run)? {
-                check_forward(&old, &new)?;
-            } else if *head == Head::EMPTY {
-                return Err(DatabaseError::Refused("the ledger has no plan yet".into()));
-            }
-            t.execute(
-                "INSERT INTO published (run, entry, rounds, digest, head) VALUES (?1, ?2, ?3, ?4, ?5)
-                 ON CONFLICT (run) DO UPDATE SET entry = excluded.entry, rounds = excluded.rounds,
-                 digest = excluded.digest, head = excluded.head",
-                (self.run, new.entry, new.rounds, new.digest, head.to_string()),
-            )?;
-            Ok(())
-        })
-    }
-
-    /// The model that devices are given; none where none was published.
-    ///
-    /// # Errors
-    /// When that cannot be read.
-    pub fn published_model(&self) -> Result<Option<PublishedModel>, DatabaseError> {
-        self.database.look(|t| published(t, self.run))
-    }
-
-    /// The last release of the ledger: its entry, its stream, and its step in that.
-    ///
-    /// # Errors
-    /// When that cannot be read.
-    pub fn last_release(&self) -> Result<Option<(u64, String, u64)>, DatabaseError> {
-        self.database.look(|t| {
-            let mut query = t.prepare_cached(
-                "SELECT number, stream, step FROM runs JOIN entries ON run = runs.id AND number = released
-                 WHERE runs.id = ?1",
-            )?;
-            Ok(query.query_row([self.run], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?)
-        })
-    }
-
-    /// The files of the run's model, once it has one ([`Home::write_model`]).
-    ///
-    /// # Errors
-    /// When they cannot be read.
-    pub fn model(&self) -> Result<Option<Files>, DatabaseError> {
-        self.database.look(|t| {
-            let mut query = t.prepare("SELECT weights, config, vocabulary, card FROM models WHERE run = ?1")?;
-            let files = query.query_row([self.run], |row| {
-                Ok(Files { weights: row.get(0)?, config: row.get(1)?, vocabulary: row.get(2)?, card: row.get(3)? })
-            });
-            Ok(files.optional()?)
-        })
-    }
-
-    /// The last note of the server that runs it, if any.
-    ///
-    /// # Errors
-    /// When that cannot be read.
-    pub fn note(&self) -> Result<Option<Note>, DatabaseError> {
-        let text = self.database.look(|t| self.text_of(t, NOTE))?;
-        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
-    }
-
-    /// Says how the task stands.
-    ///
-    /// # Errors
-    /// When it is not known to be durable.
-    pub fn write_note(&self, note: &Note) -> Result<(), DatabaseError> {
-        let text = serde_json::to_string(note).map_err(|e| DatabaseError::Refused(e.to_string()))?;
-        self.database.change(|t| self.put_text(t, NOTE, &text))
-    }
-
     fn text_of(&self, t: &Connection, name: &str) -> Result<Option<String>, DatabaseError> {
         let mut query = t.prepare_cached("SELECT text FROM papers WHERE run = ?1 AND name = ?2")?;
         Ok(query.query_row((self.run, name), |row| row.get(0)).optional()?)
@@ -276,7 +155,7 @@ fn refuse_other_case(t: &Connection, name: &str) -> Result<(), DatabaseError> {
     }
 }
 
-fn published(t: &Connection, run: i64) -> Result<Option<PublishedModel>, DatabaseError> {
+pub(super) fn published(t: &Connection, run: i64) -> Result<Option<PublishedModel>, DatabaseError> {
     let mut query = t.prepare_cached("SELECT rounds, entry, digest, head FROM published WHERE run = ?1")?;
     let found = query.query_row([run], |row| {
         let head: String = row.get(3)?;
@@ -287,17 +166,57 @@ fn published(t: &Connection, run: i64) -> Result<Option<PublishedModel>, Databas
     Ok(Some(PublishedModel { rounds, entry, digest, head: head.parse().map_err(damaged)? }))
 }
 
-fn check_forward(old: &PublishedModel, new: &PublishedModel) -> Result<(), DatabaseError> {
-    if new.entry < old.entry || new.rounds < old.rounds {
-        let (old, new) = (old.rounds, new.rounds);
-        return Err(DatabaseError::Refused(format!(
-            "the model after {old} rounds is published, and {new} is before it"
-        )));
+impl TaskState for TaskHome {
+    type Home = Self;
+
+    fn home(&self) -> &Self {
+        self
     }
-    if new.entry == old.entry && new.digest != old.digest {
-        return Err(DatabaseError::Refused("another model of the same release is published".into()));
+
+    fn publish_model(&self, head: &Head, after: AfterRound<'_>, digest: [u8; 32]) -> Result<(), StateError> {
+        let publish = |t: &Connection| {
+            check_head_is(head, &head_of(t, self.run)?)?;
+            let entry = match after.release {
+                None => None,
+                Some((stream, step)) => Some(self.entry_of(t, stream, step)?),
+            };
+            let new = PublishedModel { rounds: after.rounds, entry, digest, head: *head };
+            new.follows(published(t, self.run)?.as_ref()).map_err(|why| DatabaseError::Refused(why.to_string()))?;
+            t.execute(
+                "INSERT INTO published (run, entry, rounds, digest, head) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (run) DO UPDATE SET entry = excluded.entry, rounds = excluded.rounds,
+                 digest = excluded.digest, head = excluded.head",
+                (self.run, new.entry, new.rounds, new.digest, head.to_string()),
+            )?;
+            Ok(())
+        };
+        Ok(self.database.change(publish)?)
     }
-    Ok(())
+
+    fn published_model(&self) -> Result<Option<PublishedModel>, StateError> {
+        Ok(self.database.look(|t| published(t, self.run))?)
+    }
+
+    fn model(&self) -> Result<Option<Files>, StateError> {
+        let files = |t: &Connection| {
+            let mut query = t.prepare("SELECT weights, config, vocabulary, card FROM models WHERE run = ?1")?;
+            let files = query.query_row([self.run], |row| {
+                Ok(Files { weights: row.get(0)?, config: row.get(1)?, vocabulary: row.get(2)?, card: row.get(3)? })
+            });
+            Ok(files.optional()?)
+        };
+        Ok(self.database.look(files)?)
+    }
+
+    fn note(&self) -> Result<Option<Note>, StateError> {
+        let text = self.database.look(|t| self.text_of(t, NOTE))?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    fn write_note(&self, note: &Note) -> Result<(), StateError> {
+        let text = serde_json::to_string(note).map_err(|e| StateError::Refused(e.to_string()))?;
+        Ok(self.database.change(|t| self.put_text(t, NOTE, &text))?)
+    }
 }
 
 const fn word(paper: Paper) -> &'static str {

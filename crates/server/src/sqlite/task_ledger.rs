@@ -22,7 +22,7 @@ use ledger::{
 use rusqlite::{Connection, OptionalExtension};
 use zeroize::Zeroizing;
 
-use super::{DatabaseError, TaskHome, schema::delete_public};
+use super::{DatabaseError, TaskHome, schema::delete_public, task_home::published};
 
 /// Entries that are read at once.
 const ENTRIES: u64 = 256;
@@ -75,7 +75,8 @@ impl Records for TaskHome {
 
     fn shown_heads(&self) -> Result<Vec<Head>, HeadsError> {
         // A ledger that is being written only grows: what is to lie on it is read first.
-        let published = self.published_model().map_err(|e| e.in_ledger("read which model is published"))?;
+        let published = self.database.look(|t| published(t, self.run));
+        let published = published.map_err(|e| e.in_ledger("read which model is published"))?;
         let mut heads: Vec<Head> = published.map(|model| model.head).into_iter().collect();
         heads.extend(self.witnessed()?);
         if self.is_begun()? {

@@ -12,7 +12,8 @@ use std::{
 use device::guard::TaskDigest;
 use federated::{fleet::network::Driver, protocol::order::Order};
 
-use super::{Happened, Note, Ready, ServeError, Serving, note};
+use super::{Happened, Ready, ServeError, Serving, note};
+use crate::state::{Note, State, TaskState};
 
 /// How often it is looked whether the server is to stop.
 const STOP_LOOK: Duration = Duration::from_millis(20);
@@ -28,12 +29,12 @@ impl Drop for Over<'_> {
     }
 }
 
-impl Serving<'_> {
+impl<S: State> Serving<'_, S> {
     /// Runs all tasks. When somebody wants the server to stop, or the tasks are over, all who wait are told so first, and then the door is
     /// closed; a task that is within a step ends it meanwhile.
     pub(super) fn run_until_it_stops(
         self,
-        ready: &[Ready],
+        ready: &[Ready<S::Task>],
         ends_with_tasks: bool,
         closing: tokio::sync::oneshot::Sender<()>,
     ) -> Result<(), ServeError> {
@@ -53,7 +54,7 @@ impl Serving<'_> {
     }
 
     /// Runs all tasks, each on a thread of its own.
-    fn run_all(self, ready: &[Ready], ends_with_tasks: bool) -> Result<(), ServeError> {
+    fn run_all(self, ready: &[Ready<S::Task>], ends_with_tasks: bool) -> Result<(), ServeError> {
         std::thread::scope(|scope| {
             let (ended, ends) = mpsc::channel();
             for task in ready {
@@ -84,14 +85,14 @@ impl Serving<'_> {
     }
 
     /// A task cannot go on: that is said where people look for it, and its devices wait for it no longer.
-    fn is_broken(self, task: &Ready, error: &ServeError) {
-        // Where the database is what failed, nothing can be said there.
-        let _ = task.home.write_note(&Note { broken: Some(error.to_string()), ..note(task, Order::Run) });
+    fn is_broken(self, task: &Ready<S::Task>, error: &ServeError) {
+        // Where the state is what failed, nothing can be said there.
+        let _ = task.state.write_note(&Note { broken: Some(error.to_string()), ..note(task, Order::Run) });
         self.gives_up(task);
         (self.happens)(&Happened::Broken { task: &task.name, error });
     }
 
-    fn gives_up(self, task: &Ready) {
+    fn gives_up(self, task: &Ready<S::Task>) {
         let digests: Vec<TaskDigest> = task.tasks().map(|(network, _)| network.digest).collect();
         // Where the hub is down nobody is answered anyway.
         _ = self.hub.driver().with(move |coordinator, now| {

@@ -20,7 +20,9 @@ use federated::{
 };
 use keyhush_server::{
     listing::list,
-    sqlite::{AfterRound, DATABASE, Database, Note, TaskHome, place_key},
+    orders::Orders,
+    sqlite::{DATABASE, Database, SqliteState, TaskHome, place_key},
+    state::{AfterRound, Note, TaskState},
 };
 use ledger::{BegunAttempt, Entry, Head, Ledger, LedgerStore, ParticipationRecord};
 use privacy::stages::{Encoded, Sum};
@@ -165,8 +167,9 @@ pub(super) fn database(bytes: &[u8]) -> bool {
                 .map(|home| (home.is_begun().is_ok(), home.open_store().is_ok()));
         }
     }
-    let listed = list(&folder.path().join("data"));
-    looked_at(&path).is_some() && listed.is_ok_and(|tasks| tasks.len() == 1 && tasks[0].ledger.is_some())
+    let data = folder.path().join("data");
+    let listed = SqliteState::read(&data).ok().and_then(|state| list(&state, &Orders::in_data(&data)).ok());
+    looked_at(&path).is_some() && listed.is_some_and(|tasks| tasks.len() == 1 && tasks[0].ledger.is_some())
 }
 
 /// Puts a database where a server would have it.
@@ -193,12 +196,7 @@ fn looked_at(path: &Path) -> Option<()> {
     _ = (database.open_attempt(&TASK).ok()?, database.blob(&[9; 32]).ok()?);
     let home = TaskHome::read(Arc::clone(&database), "words").ok()?;
     let (note, published) = (home.note().ok()?, home.published_model().ok()?);
-    _ = (
-        home.last_release().ok()?,
-        home.model().ok()?,
-        home.paper(Paper::Settings).ok()?,
-        home.lines(Log::Metrics).ok()?,
-    );
+    _ = (home.model().ok()?, home.paper(Paper::Settings).ok()?, home.lines(Log::Metrics).ok()?);
     for round in home.states().ok()? {
         std::io::copy(&mut home.read_state(round).ok()?, &mut std::io::sink()).ok()?;
     }

@@ -30,15 +30,25 @@ pub(crate) fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
             texts(&["198.51.100.1", "203.0.113.9, 198.51.100.1:80, 10.9.9.9", "[2001:db9::5]:443\n127.0.0.1"]),
             texts(&["", "unknown", "127.0.0.1", "198.51.100.1, _hidden", "10.0.0.1, 10.0.0.2"]),
         ),
+        // The first byte says which report is expected.
         "serve_upload" => (
-            vec![vec![4, 0, 4, 0], vec![4 | 2 << 6, 0, 0, 0, 4 | 1 << 6, 0, 4, 0]],
-            // Too long, too short, of another place, beyond every bound, and once too short and then right.
             vec![
-                vec![1, 0],
-                vec![2, 0],
-                [&[4 | 3 << 6, 0][..], &[0xff; 8]].concat(),
-                vec![36, 0x7f, 36, 0x7f],
-                vec![3 | 1 << 6, 9, 5, 0, 0, 0, 4 | 1 << 6, 0, 0, 0, 4, 0, 4, 0],
+                vec![0, 4, 0, 4, 0],
+                vec![0, 4 | 2 << 6, 0, 0, 0, 4 | 1 << 6, 0, 4, 0],
+                vec![2, 4, 0],
+                vec![2, 4 | 1 << 3, 0, 0, 0, 0x30, 0],
+                vec![255, 4, 0, 4, 0, 4, 0],
+            ],
+            // Too long, too short, of another place, beyond every bound, and once too short and then right.
+            // And all coordinates at the same place.
+            vec![
+                vec![0, 1, 0],
+                vec![0, 2, 0],
+                [&[0, 4 | 3 << 6, 0][..], &[0xff; 8]].concat(),
+                vec![0, 36, 0x7f, 36, 0x7f],
+                vec![0, 3 | 1 << 6, 9, 5, 0, 0, 0, 4 | 1 << 6, 0, 0, 0, 4, 0, 4, 0],
+                vec![2, 4 | 32, 0],
+                vec![200, 4 | 32, 0, 4, 0],
             ],
         ),
         "serve_conversation" => (vec![plain_round()], vec![secure_beginning(), vec![0], odd_tickets()]),

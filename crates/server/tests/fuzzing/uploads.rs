@@ -13,11 +13,12 @@ use federated::{
     protocol::{
         admission::Anybody,
         coordinator::{Asking, Coordinator},
-        desk::{Aggregation, Closed, Opening, Windows},
+        desk::{Aggregation, Closed, Opening},
         limits::ParticipationLimits,
         pace::Pace,
         store::{AttemptAt, MemoryStore, Store, Write},
         ticket::RoundKey,
+        windows::Windows,
     },
 };
 use keyhush_server::{
@@ -27,7 +28,7 @@ use keyhush_server::{
 use privacy::{
     Adjacency, ClipNorm, Participation,
     encoding::{Encoding, VectorPlan},
-    stages::Encoded,
+    stages::{Arriving, Encoded},
 };
 use tokio::runtime::Runtime;
 use zeroize::Zeroizing;
@@ -87,9 +88,10 @@ struct Piece {
 }
 
 impl Piece {
-    fn read(front: &mut Front<'_>, have: usize, whole: usize) -> Option<Self> {
+    /// The next one, of somebody who has sent so many bytes of this honest report.
+    fn read(front: &mut Front<'_>, have: usize, honest: &[u8]) -> Option<Self> {
         let [how, fill] = front.take()?;
-        let left = whole - have.min(whole);
+        let left = honest.len() - have.min(honest.len());
         let length = match how & 7 {
             0 => CHUNK,
             1 => CHUNK + 1,
@@ -103,8 +105,12 @@ impl Piece {
             2 => CHUNK as u64,
             _ => u64::from_le_bytes(front.take()?),
         };
-        // Most of it is zeros, which break no bound; a few words of it are the fuzzer's.
+        // Most of it is honest; a few words of it are the fuzzer's.
         let mut chunk = vec![if how & 32 == 0 { 0 } else { fill }; length];
+        if how & 32 == 0 {
+            let from = honest.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
+            chunk.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        }
         let own = usize::from(how >> 3 & 3) * 4;
         for (to, from) in chunk.iter_mut().zip(front.0.iter().take(own)) {
             *to = *from;
@@ -144,6 +150,11 @@ impl Account {
             return Err(Reason::OutOfBounds);
         }
         self.arrived.extend_from_slice(chunk);
+        // Places that are not in their order show at once; how long the vector is shows at its end.
+        if Arriving::new(encoding).take(&self.arrived).is_err() {
+            (self.arrived, self.is_refused) = (Vec::new(), true);
+            return Err(Reason::OutOfBounds);
+        }
         if self.arrived.len() == whole {
             let arrived = std::mem::take(&mut self.arrived);
             self.is_added = Encoded::check(&arrived, encoding).is_ok();
@@ -154,12 +165,23 @@ impl Account {
     }
 }
 
-/// Chunks of one report, in any order and of any length. It is taken where a whole report is in the sum.
+/// The encoding that a byte stands for: of all coordinates, or of a few of them with their places, or of as many as fill up to three chunks.
+fn of_kind(kind: u8) -> Encoding {
+    let whole = encoding(DIMENSION);
+    match usize::from(kind) {
+        0 => whole,
+        few @ ..128 => whole.with_few(few).unwrap(),
+        many => whole.with_few((many - 127) * (DIMENSION / 128)).unwrap(),
+    }
+}
+
+/// What kind of report is expected, and chunks of one, in any order and of any length. It is taken where a whole report is in the sum.
 pub(super) fn upload(bytes: &[u8]) -> bool {
-    static SHARED: LazyLock<(Encoding, Runtime)> = LazyLock::new(|| {
-        (encoding(DIMENSION), tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap())
-    });
-    let (encoding, runtime) = &*SHARED;
+    static RUNTIME: LazyLock<Runtime> =
+        LazyLock::new(|| tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap());
+    let Some(([kind], bytes)) = bytes.split_first_chunk() else { return false };
+    let (encoding, runtime) = (&of_kind(*kind), &*RUNTIME);
+    let honest = Encoded::of(vec![0; DIMENSION], encoding).unwrap().to_bytes();
     let (mut coordinator, store) = coordinator(1, &[DEVICE]);
     let now = now_ms();
     coordinator.open(opening(1, Aggregation::Plain(encoding.clone())), now).unwrap();
@@ -170,7 +192,7 @@ pub(super) fn upload(bytes: &[u8]) -> bool {
     let (hub, thread) = Hub::start(coordinator, store, 1 << 22).unwrap();
     let (mut front, mut account) = (Front(bytes), Account::default());
     for _ in 0..MOST_CHUNKS {
-        let Some(piece) = Piece::read(&mut front, account.arrived.len(), encoding.packing().bytes()) else { break };
+        let Some(piece) = Piece::read(&mut front, account.arrived.len(), &honest) else { break };
         let expected = account.take(&piece, encoding);
         let answer = runtime.block_on(hub.chunk(ticket, piece.offset, &mut Bytes::from(piece.chunk).into()));
         match (expected, answer.says) {

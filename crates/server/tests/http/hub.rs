@@ -19,11 +19,12 @@ use federated::{
     protocol::{
         admission::ByToken,
         coordinator::{Asking, Coordinator},
-        desk::{Aggregation, Closed, Opening, Windows},
+        desk::{Aggregation, Closed, Opening},
         limits::ParticipationLimits,
         pace::Pace,
         store::{AttemptAt, MemoryStore},
         ticket::RoundKey,
+        windows::Windows,
     },
 };
 use keyhush_server::{

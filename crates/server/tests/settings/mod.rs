@@ -12,6 +12,7 @@ use federated::{
 };
 use keyhush_server::{
     http::{Limits, Origins, Proxies, Transport},
+    sqlite::SqliteState,
     tasks::Settings,
 };
 use lm::kernels::KernelPath;
@@ -21,12 +22,16 @@ pub(crate) fn means() -> Means {
     Means::threads(KernelPath::best(), 1)
 }
 
+/// The state of a server in a folder.
+pub(crate) fn state(folder: &Path) -> SqliteState {
+    SqliteState::open(&folder.join("data"), &folder.join("secrets")).unwrap()
+}
+
 /// A server in a folder, until its tasks are over.
 pub(crate) fn settings(folder: &Path) -> Settings {
     Settings {
         listen: "127.0.0.1:0".parse().unwrap(),
         data: folder.join("data"),
-        secrets: folder.join("secrets"),
         transport: Transport::PlainOnLoopback,
         admission: Box::new(Anybody),
         attestation: None,

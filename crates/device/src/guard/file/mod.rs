@@ -3,11 +3,13 @@
 //! | path        | what it holds                                    |
 //! |-------------|--------------------------------------------------|
 //! | `FILE`      | the guard (mode 0600; looser modes are refused)  |
-//! | `FILE.new`  | the next one, while it is written                |
+//! | `FILE.new`  | the next one, while it is written: who dies then leaves it, and it goes when the file is opened |
 //! | `FILE.lock` | held by the one process that uses it             |
 //!
 //! **To save** is to write `FILE.new`, sync it, rename it to `FILE` and sync the folder, in this order. After the loss of
 //! power at any point `FILE` is the old one or the new one, whole. What else is found there is damage.
+//!
+//! **What was never saved goes** when the file is loaded: text and what was learned from it are in `FILE.new` too, and nobody would delete it there.
 //!
 //! The folder must exist, and be as durable as the guard is to be: who makes it syncs what it lies in.
 
@@ -24,6 +26,7 @@ use durable::{
     disk::{Disk, Lock, OsDisk},
     files::{self, FileError, Replacement, beside, folder},
 };
+use sha2::{Digest, Sha256};
 
 use super::store::{Store, StoreError};
 
@@ -32,8 +35,8 @@ use super::store::{Store, StoreError};
 pub struct FileStore {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    /// What is there, as far as this process knows; none before it looked.
-    known: Option<Option<Vec<u8>>>,
+    /// The digest of what is there, as far as this process knows; none before it looked.
+    known: Option<Option<[u8; 32]>>,
     _lock: Lock,
 }
 
@@ -54,12 +57,16 @@ impl FileStore {
         }
     }
 
+    fn new_file(&self) -> PathBuf {
+        beside(&self.path, ".new")
+    }
+
     /// Under two names a guard would have two locks, and a new file takes the place of one name only.
-    fn read(&self) -> Result<Option<Vec<u8>>, StoreError> {
+    fn look<T>(&self, read: impl FnOnce() -> io::Result<T>) -> Result<T, StoreError> {
         if !self.disk.has_one_name(&self.path).map_err(failed("look at", &self.path))? {
             return Err(StoreError::Linked { place: self.path.display().to_string() });
         }
-        let found = self.disk.read(&self.path).map_err(failed("read", &self.path))?;
+        let found = read().map_err(failed("read", &self.path))?;
         let mode = self.disk.mode(&self.path).map_err(failed("look at", &self.path))?;
         match mode.filter(|mode| mode & 0o077 != 0) {
             Some(mode) => Err(StoreError::Loose { place: self.path.display().to_string(), mode }),
@@ -72,30 +79,46 @@ impl FileStore {
         self.disk.sync_folder(folder).map_err(failed("sync", folder))
     }
 
-    /// The lock can be removed under us, and the file restored: then there may be two, or one that knows less.
+    /// The lock can be removed under us, and the file restored: then there may be two, or one that knows less. What is there can be large, so it is read
+    /// piece by piece.
     fn refuse_changed(&self) -> Result<(), StoreError> {
+        let digest = || self.disk.reader(&self.path)?.map(digest).transpose();
         match &self.known {
-            Some(known) if *known == self.read()? => Ok(()),
+            Some(known) if *known == self.look(digest)? => Ok(()),
             _ => Err(StoreError::Changed { place: self.path.display().to_string() }),
         }
     }
 }
 
 impl Store for FileStore {
-    /// What was renamed by a process that died before it could sync is durable when this returns.
+    /// What was renamed by a process that died before it could sync is durable when this returns, and what it had not renamed is gone.
     fn load(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
-        let found = self.read()?;
+        let found = self.look(|| self.disk.read(&self.path))?;
+        let new = self.new_file();
+        self.disk.remove(&new).map_err(failed("remove", &new))?;
         self.sync_folder()?;
-        self.known = Some(found.clone());
+        self.known = Some(found.as_ref().map(|bytes| Sha256::digest(bytes).into()));
         Ok(found)
     }
 
     fn save(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         self.refuse_changed()?;
-        let by = Replacement { new: &beside(&self.path, ".new"), private: true, time: None };
+        let by = Replacement { new: &self.new_file(), private: true, time: None };
         files::replace(&*self.disk, &self.path, by, |out| out.write_all(bytes))?;
-        self.known = Some(Some(bytes.to_vec()));
+        self.known = Some(Some(Sha256::digest(bytes).into()));
         Ok(())
+    }
+}
+
+fn digest(mut reader: impl io::Read) -> io::Result<[u8; 32]> {
+    let (mut digest, mut piece) = (Sha256::new(), vec![0; 1 << 16]);
+    loop {
+        match reader.read(&mut piece) {
+            Ok(0) => return Ok(digest.finalize().into()),
+            Ok(read) => digest.update(&piece[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 

@@ -3,17 +3,29 @@
 //! A story (begin, then one permit after the other) is cut before every single operation; no permit that was given may be given
 //! again after the restart, also when the recovery is cut too. And every sync is needed: where a disk only pretends to
 //! do one kind of them, the same check finds a second permit, or a guard that does not open.
+//!
+//! What a device learned and has not sent lies in such a file too. There it is what stays that counts: whatever was being written when the power went, once
+//! it was said to be deleted it is in no file.
 
 use std::sync::Arc;
 
-use durable::power_loss::{Adversary, LossyDisk};
+use durable::{
+    disk::Disk,
+    power_loss::{Adversary, LossyDisk},
+};
 
 use super::FileStore;
-use crate::guard::{Asked, Guard, GuardError, Limits, ModelDigest, Now, TaskDigest, Timer, Window};
+use crate::{
+    guard::{Asked, Guard, GuardError, Limits, ModelDigest, Now, StoreError, TaskDigest, Timer, Window},
+    unsent::{Keep, Unsent},
+    upload::Rest,
+};
 
 const STEPS: u64 = 4;
 
 const NO_LIMITS: Limits = Limits { most_inputs: u32::MAX, window: Window::Ever, separation: None, timer: Timer::NONE };
+
+const KEEP: Keep = Keep { days: 30, bytes: 1000 };
 
 /// What the story had before the power went.
 #[derive(Debug, Default)]
@@ -27,7 +39,11 @@ fn asked(step: u64) -> Asked {
 }
 
 fn store(disk: &LossyDisk) -> Result<FileStore, GuardError> {
-    Ok(FileStore::on(Arc::new(disk.clone()), "/device/guard".into())?)
+    Ok(file(disk, "/device/guard")?)
+}
+
+fn file(disk: &LossyDisk, path: &str) -> Result<FileStore, StoreError> {
+    FileStore::on(Arc::new(disk.clone()), path.into())
 }
 
 /// Opens the guard, or begins it where it never was, and asks for every step from the first on.
@@ -107,4 +123,44 @@ fn p24_every_sync_of_the_guard_is_needed() {
         let (crashes, found) = violations(Some(lie));
         assert!(!found.is_empty(), "{crashes} crashes and no loss without syncing {lie}: why is it synced?");
     }
+}
+
+/// The power went while it was first saved: there was no `unsent` yet, so nothing seemed to be left to delete, and all of it stayed in `unsent.new`.
+#[test]
+fn what_is_said_to_be_deleted_is_in_no_file_whenever_the_power_went() {
+    let learned = f32::from_le_bytes(*b"SAID");
+    let story = |disk: &LossyDisk| -> Option<()> {
+        let mut unsent = Unsent::open(file(disk, "/device/unsent").ok()?, KEEP, 100).ok()?;
+        for step in 0..2 {
+            unsent.learned(asked(step), Some(Rest::new(vec![learned; 20], Vec::new())));
+            unsent.left(step, 100).ok()?;
+        }
+        Some(())
+    };
+    let has_it = |disk: &LossyDisk| {
+        let files = disk.names().into_iter().filter_map(|name| disk.read(&name).unwrap());
+        files.into_iter().any(|bytes| bytes.windows(4).any(|four| four == b"SAID"))
+    };
+    let mut had = 0;
+    for crash_at in 1.. {
+        let mut finished = false;
+        for case in 0..24 {
+            let mut adversary = if case == 0 { Adversary::KeepsAll } else { Adversary::Random(crash_at * 1000 + case) };
+            let disk = LossyDisk::cut_at(crash_at);
+            finished = story(&disk).is_some();
+            disk.restart(&mut adversary, None);
+            had += u32::from(has_it(&disk));
+            match case % 2 {
+                0 => Unsent::forget(&mut file(&disk, "/device/unsent").unwrap()).unwrap(),
+                // After so many days it goes by itself.
+                _ => drop(Unsent::open(file(&disk, "/device/unsent").unwrap(), KEEP, 130).unwrap()),
+            }
+            disk.restart(&mut Adversary::LosesAll, None);
+            assert!(!has_it(&disk), "cut at {crash_at}, {adversary:?}");
+        }
+        if finished {
+            break;
+        }
+    }
+    assert!(had > 50, "only {had} crashes left anything");
 }

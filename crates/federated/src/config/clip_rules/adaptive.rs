@@ -8,6 +8,7 @@ pub(super) static ADAPTIVE: Described = Described {
     name: "adaptive",
     why_norm: "an adaptive clip starts with one, such as 0.1",
     is_adaptive: true,
+    is_of_the_whole: true,
     in_ledger: |clip| format!("adaptive, from {clip}"),
     rule: |clip, _| Ok(ClipRule::Flat(clip)),
 };

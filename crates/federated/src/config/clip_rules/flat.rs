@@ -10,6 +10,7 @@ pub(super) static FLAT: Described = Described {
     name: "flat",
     why_norm: NO_BOUND,
     is_adaptive: false,
+    is_of_the_whole: true,
     in_ledger: |clip| clip.to_string(),
     rule: |clip, _| Ok(ClipRule::Flat(clip)),
 };

@@ -26,6 +26,8 @@ struct Described {
     why_norm: &'static str,
     /// Whether the norm follows a quantile of the updates' norms (Andrew et al. 2021).
     is_adaptive: bool,
+    /// Whether it bounds one norm alone, that of the whole update: then it fits any part of an update, which has no layers.
+    is_of_the_whole: bool,
     /// Describes the rule for the ledger and the statement.
     in_ledger: fn(ClipNorm) -> String,
     /// What a device clips to.
@@ -62,6 +64,12 @@ impl ClipKind {
     #[must_use]
     pub const fn is_adaptive(self) -> bool {
         self.0.is_adaptive
+    }
+
+    /// Whether it bounds one norm alone, that of the whole update: then it fits any part of an update, which has no layers.
+    #[must_use]
+    pub const fn is_of_the_whole(self) -> bool {
+        self.0.is_of_the_whole
     }
 
     /// Describes the rule for the ledger and the statement.
@@ -107,7 +115,9 @@ mod tests {
         for kind in CLIP_RULES {
             for norm in [1e-6, 0.3, 1.0, 1e6] {
                 let clip = ClipNorm::new(norm).unwrap();
-                let bound = kind.rule(clip, &parameters).unwrap().bound().get();
+                let rule = kind.rule(clip, &parameters).unwrap();
+                assert_eq!(kind.is_of_the_whole(), rule == ClipRule::Flat(clip), "{kind:?}");
+                let bound = rule.bound().get();
                 assert!(bound <= norm && bound > norm * 0.999_999, "{kind:?}: {bound} of {norm}");
             }
         }

@@ -9,6 +9,7 @@ pub(super) static PER_LAYER: Described = Described {
     name: "per-layer",
     why_norm: NO_BOUND,
     is_adaptive: false,
+    is_of_the_whole: false,
     in_ledger: |clip| format!("{clip}, evenly over the layers"),
     rule: |clip, parameters| {
         let lens: Vec<usize> = parameters.parts().iter().map(Part::len).collect();

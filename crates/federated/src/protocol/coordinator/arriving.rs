@@ -133,12 +133,13 @@ mod tests {
     use crate::protocol::{
         admission::Anybody,
         coordinator::Asking,
-        desk::{Opening, Windows},
+        desk::Opening,
         limits::ParticipationLimits,
         over_selection::OverSelection,
         pace::Pace,
         store::{AttemptAt, MemoryStore, Store, Write},
         ticket::RoundKey,
+        windows::Windows,
     };
 
     const TASK: TaskDigest = TaskDigest([1; 32]);

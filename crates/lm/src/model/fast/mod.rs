@@ -32,8 +32,8 @@ use self::{
 use super::{
     batch::Batch,
     config::{ConfigError, ModelConfig},
+    dropout::Masks,
     parameters::{ParameterLayout, Role},
-    reference::Masks,
 };
 use crate::kernels::{KernelPath, matrix::padded};
 
