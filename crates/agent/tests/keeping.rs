@@ -192,7 +192,6 @@ fn lines_of_a_folder_are_taken_in_once_and_its_files_are_not_written() {
     assert!(TextStore::found_in(&state.path().join("none"), 0).unwrap().is_none());
 }
 
-/// Whoever steals the file can try lines that they guess, as long as digests are there: no longer than text would be kept.
 /// Somebody whose power went while text was first saved was told that it is deleted, and all of it stayed beside.
 #[test]
 fn text_that_was_being_saved_when_the_power_went_goes_too() {
@@ -205,6 +204,7 @@ fn text_that_was_being_saved_when_the_power_went_goes_too() {
     assert!(!new.exists());
 }
 
+/// Whoever steals the file can try lines that they guess, as long as digests are there: no longer than text would be kept.
 #[test]
 fn digests_of_lines_go_when_the_lines_have_been_gone_for_as_long_as_text_is_kept() {
     let disk = FullDisk::default();

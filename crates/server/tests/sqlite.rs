@@ -24,11 +24,12 @@ use federated::{
     protocol::{
         admission::Anybody,
         coordinator::{Asking, Coordinator, Report},
-        desk::{Aggregation, Opening, Windows},
+        desk::{Aggregation, Opening},
         limits::ParticipationLimits,
         pace::Pace,
         store::{AttemptAt, Store, StoreError, Write},
         ticket::RoundKey,
+        windows::Windows,
     },
     run::{Kept, Run},
     secrets::{FileVault, SecretName, Vault},

@@ -93,9 +93,12 @@ fn circles_in(modules: &[Module<'_>]) -> Vec<Violation> {
 /// Who knows whom, and where that is said first.
 type Known<'a> = BTreeMap<(&'a str, &'a str), (&'a File, usize)>;
 
+/// The modules on a way, each with where the one before says its name.
+type Way<'a> = Vec<(&'a str, &'a File, usize)>;
+
 /// The shortest way from a module to one that stands before all on it; none where there is none.
-fn way_back<'a>(known: &Known<'a>, from: &'a str, to: &'a str) -> Option<Vec<(&'a str, &'a File, usize)>> {
-    let mut ways: Vec<(&str, Vec<(&str, &File, usize)>)> = vec![(from, Vec::new())];
+fn way_back<'a>(known: &Known<'a>, from: &'a str, to: &'a str) -> Option<Way<'a>> {
+    let mut ways: Vec<(&str, Way<'_>)> = vec![(from, Vec::new())];
     let mut next = 0;
     while let Some((at, way)) = ways.get(next).cloned() {
         next += 1;

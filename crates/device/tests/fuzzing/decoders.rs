@@ -10,7 +10,7 @@ use keyhush_device::{
         message::{Answer, Hello, Signed},
         task::{Bounds, Model, Task},
     },
-    unsent::Unsent,
+    unsent::{Keep, Unsent},
 };
 use privacy::{
     encoding::Encoding,
@@ -134,11 +134,14 @@ pub(super) fn guard(bytes: &[u8]) -> bool {
     Guard::open(kept(bytes)).is_ok()
 }
 
+/// Whatever is found is kept.
+const KEEP: Keep = Keep { days: u32::MAX, bytes: u64::MAX };
+
 /// What it finds of what it learned and has not sent. The checksum is put right: whoever can write the file can do that too.
 pub(super) fn unsent(bytes: &[u8]) -> bool {
     let whole = [bytes, &Sha256::digest(bytes)].concat();
-    let opened = Unsent::open(kept(&whole), u32::MAX, 0);
-    let damaged = Unsent::open(kept(bytes), u32::MAX, 0);
+    let opened = Unsent::open(kept(&whole), KEEP, 0);
+    let damaged = Unsent::open(kept(bytes), KEEP, 0);
     assert!(damaged.is_err(), "bytes without their checksum are taken");
     let Ok(unsent) = opened else { return false };
     _ = unsent.page(1);
@@ -146,7 +149,7 @@ pub(super) fn unsent(bytes: &[u8]) -> bool {
     if let Some(rest) = unsent.of(&task, 3) {
         assert!(rest.vectors().iter().all(|vector| vector.is_empty() || vector.len() == 3));
     }
-    assert!(Unsent::open(unsent.into_store(), 30, 1).is_ok(), "what is kept can be read again");
+    assert!(Unsent::open(unsent.into_store(), KEEP, 1).is_ok(), "what is kept can be read again");
     true
 }
 

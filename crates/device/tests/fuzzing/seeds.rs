@@ -8,7 +8,7 @@ use keyhush_device::{
         message::{Answer, CheckIn, Enrol, Next, Realm, Reason, Request, Says, SecureMessage, Wants},
         terms::Purpose,
     },
-    unsent::Unsent,
+    unsent::{Keep, Unsent},
     upload::Rest,
 };
 use privacy::stages::Encoded;
@@ -117,7 +117,7 @@ fn reversed(report: Vec<u8>) -> Vec<u8> {
 
 /// What is kept of so many tasks, without its checksum.
 fn unsent(tasks: u8) -> Vec<u8> {
-    let mut unsent = Unsent::open(MemoryStore::default(), 30, 100).unwrap();
+    let mut unsent = Unsent::open(MemoryStore::default(), Keep::default(), 100).unwrap();
     // Something is kept, and then nothing: that is on the disk too.
     for task in (1..=tasks).chain([9]) {
         let asked = Asked { task: TaskDigest([task; 32]), step: 0, model: ModelDigest::of(&[f32::from(task)]) };
