@@ -319,7 +319,7 @@ impl WouldDo {
             false => format!(" It could show an epsilon of {WORTH} {}.", would.join(", or ")),
         };
         format!(
-            "The last bound is 0 whatever the run did: a delta of {delta:e} explains even guesses about {} canaries that are all right \
+            "The bound without that assumption is 0 whatever the run did: a delta of {delta:e} explains even guesses about {} canaries that are all right \
              (docs/AUDITS.md, \"A large delta\").{would}",
             grouped(canaries)
         )

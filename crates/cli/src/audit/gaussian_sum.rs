@@ -166,9 +166,9 @@ fn often(exceeded: u64, repetitions: u64, confidence: f64, chance: f64) -> Strin
         counted(repetitions, "repetition")
     );
     match exceeded {
-        0 => format!("{found}; it may be in {wrong:.3} % of them."),
+        0 => format!("{found}; up to {wrong:.3} % of bounds may be."),
         _ => format!(
-            "{found}; if that happens in {wrong:.3} % of all, so many or more are seen with a probability of {chance:.2}."
+            "{found}; if each bound is wrong in {wrong:.3} % of cases, the probability of that many or more is {chance:.2}."
         ),
     }
 }
@@ -180,7 +180,7 @@ const fn words(verdict: Verdict) -> &'static str {
             "The audit is wrong more often than it says: the sum is correct, and too many bounds are above its epsilon."
         }
         _ => {
-            "The audit is wrong no more often than it says. That its bounds are as large as they could be is not shown."
+            "No sign that the audit is wrong more often than it says. That its bounds are as large as they could be is not shown."
         }
     }
 }
