@@ -149,7 +149,7 @@ pub(crate) enum Value {
 pub(crate) struct Computed {
     pub(crate) name: String,
     pub(crate) what: Value,
-    #[serde(serialize_with = "federated::sweep::bootstrap::number")]
+    #[serde(serialize_with = "federated::sweep::estimate::number")]
     pub(crate) ours: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) paper: Option<f64>,

@@ -26,7 +26,7 @@ use federated::{
     plan::Plan,
     released::Teachers,
     run::{After, Opened},
-    sweep::{self, bootstrap::Estimate},
+    sweep::{self, estimate::Estimate},
     test_sets::{self, Measured},
 };
 use lm::{
@@ -246,7 +246,7 @@ pub(crate) fn pairs(experiment: &Experiment, compared: &[Compared]) -> Vec<Paire
         };
         let differences: Vec<f64> = higher.seeds.iter().zip(&lower.seeds).filter_map(of).collect();
         let (higher, lower) = (higher.name.clone(), lower.name.clone());
-        let difference = Estimate::of(&differences);
+        let difference = Estimate::of_differences(&differences);
         (differences.len() > 1).then(|| Paired { column: column.clone(), higher, lower, difference })
     };
     experiment.expect.iter().filter_map(pair).collect()

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use federated::sweep::bootstrap::in_brackets;
+use federated::sweep::estimate::{in_brackets, of_differences_in_brackets};
 
 use crate::{
     baselines,
@@ -88,7 +88,7 @@ fn compared(results: &Results, experiment: &Experiment) -> String {
             vec![pair.higher.clone(), pair.lower.clone(), baselines::label(&pair.column).to_owned(), by]
         };
         text.push_str(&table(&head, &results.paired.iter().map(row).collect::<Vec<_>>()));
-        let _ = writeln!(text, "Mean differences, {}.\n", in_brackets(seeds));
+        let _ = writeln!(text, "Mean differences, {}.\n", of_differences_in_brackets(seeds));
     }
     text
 }

@@ -6,7 +6,7 @@ use federated::{
     metrics::{Measures, Metric, Metrics},
     numbers::four_digits,
     price::Price,
-    sweep::bootstrap::{Estimate, number},
+    sweep::estimate::{Estimate, number},
 };
 use serde::Serialize;
 

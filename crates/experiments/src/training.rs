@@ -10,7 +10,7 @@ use federated::{
     metrics::Metric,
     model_folder,
     run::{After, Opened},
-    sweep::{self, bootstrap::Estimate, folder_name, summary::Runs},
+    sweep::{self, estimate::Estimate, folder_name, summary::Runs},
 };
 use lm::{kernels::KernelPath, metrics::Counts, ngram::KneserNey};
 

@@ -3,7 +3,7 @@
 use federated::{
     metrics::{Measures, Metric},
     numbers::four_digits,
-    sweep::bootstrap::Estimate,
+    sweep::estimate::Estimate,
 };
 use serde::Serialize;
 

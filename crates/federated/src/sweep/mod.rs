@@ -4,15 +4,15 @@
 //! |---------------|-------------------------------------------------------------------------|
 //! | [`grid`]      | the combinations                                                        |
 //! | [`design`]    | the same, each planned before any work                                  |
-//! | [`bootstrap`] | how sure a mean over seeds is                                           |
+//! | [`estimate`]  | how sure a mean over seeds is                                           |
 //! | [`summary`]   | the runs of one combination together                                    |
 //! | [`choice`]    | the run that is kept, and the price of having looked at all (rule P15)  |
 //!
 //! What shows them is in the crate `report`.
 
-pub mod bootstrap;
 pub mod choice;
 pub mod design;
+pub mod estimate;
 pub mod grid;
 pub mod summary;
 

@@ -1,6 +1,6 @@
 //! Summarizes the runs of each combination, and finds the best combination.
 
-use super::bootstrap::Estimate;
+use super::estimate::Estimate;
 use crate::{
     metrics::{Measures, Metric, Metrics, registry::Goal},
     price::Meaning,

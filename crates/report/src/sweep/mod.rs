@@ -6,7 +6,7 @@ use askama::Template;
 use federated::{
     metrics::{Measures, Metric, training::EPSILON},
     sweep::{
-        bootstrap::{Estimate, Spread, in_brackets},
+        estimate::{Estimate, Spread, in_brackets},
         grid::{Axis, Variant},
         summary::Runs,
     },

@@ -2,7 +2,7 @@
 
 use federated::{
     metrics::{Metric, training::EPSILON},
-    sweep::{bootstrap::Estimate, summary::Runs},
+    sweep::{estimate::Estimate, summary::Runs},
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
