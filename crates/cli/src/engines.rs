@@ -17,19 +17,19 @@ static MISSING: &[(&str, &str)] = &[
     ("cuda", without::CUDA),
 ];
 
-/// Help for the flag that names one.
-pub(crate) fn help(trains: &str) -> String {
+/// Help for the flag that names one; `more` follows the names.
+pub(crate) fn help(trains: &str, more: &str) -> String {
     let there = ENGINES.iter().map(|kind| format!("{} ({})", kind.name, kind.about));
     let missing = MISSING.iter().map(|(name, _)| format!("{name} (not in this program)"));
     let names: Vec<String> = there.chain(missing).collect();
-    format!("Engine that trains {trains}: {} [default: {}]", names.join(", "), ENGINES[0].name)
+    format!("Engine that trains {trains}: {}{more} [default: {}]", names.join(", "), ENGINES[0].name)
 }
 
 /// Help for the flag that names a precision.
 pub(crate) fn precision_help(more: &str) -> String {
     let of = |kind: &EngineKind| format!("{} with --engine {}", precisions(kind), kind.name);
     let all: Vec<String> = ENGINES.iter().map(of).collect();
-    format!("Precision of matrix products{more}: {} [default: the engine's first]", all.join("; "))
+    format!("Precision of matrix products{more}: {} [default: the first that is listed for the engine]", all.join("; "))
 }
 
 /// What an engine can compute in.
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn help_names_every_engine_and_its_precisions() {
-        let (engines, precisions) = (help("the users"), precision_help(""));
+        let (engines, precisions) = (help("the users", ""), precision_help(""));
         for kind in ENGINES {
             assert!(engines.contains(&format!("{} ({})", kind.name, kind.about)), "{engines}");
             let own = precisions.split("; ").find(|part| part.contains(&format!("--engine {}", kind.name))).unwrap();

@@ -271,7 +271,7 @@ fn p23_who_is_trusted_with_what_is_said() {
     let aggregation = Aggregation::Secure { protocol: "masks".into(), sees_updates: None, sees_sum: None };
     let sampled = of(Plan { aggregation, ..sampled });
     for words in [
-        "sampling the users of each round was up to the server",
+        "the users of each round were sampled as stated, by the server; nobody else checks it",
         "Amplification by sampling does not hold",
         "with its own noise",
     ] {

@@ -17,7 +17,7 @@ pub(crate) struct LocalTrainingArgs {
     /// Number of threads, each with its own users
     #[arg(long, default_value_t = 1, value_parser = threads::number)]
     threads: usize,
-    /// Factor for the initial weights: 30 saturates every gate, which must not take longer
+    /// Factor for the initial weights: with 30 every gate saturates, and training should take as long as with 1
     #[arg(long, default_value_t = 1.0)]
     scale: f32,
     /// Print JSON

@@ -11,7 +11,7 @@ pub(crate) struct SlowArgs {
     /// Number of honest requests before them, as a baseline
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = value_parser!(u32).range(1..=1_000_000))]
     requests: u32,
-    /// Use TLS: slow connections complete the handshake before they dawdle, and honest requests are encrypted
+    /// Use TLS: slow connections complete the handshake and only then slow down, and honest requests are encrypted
     #[arg(long)]
     tls: bool,
     /// Print JSON

@@ -65,7 +65,7 @@ pub(crate) struct PretrainArgs {
     /// Minutes between checkpoints within an epoch; there is also one after every epoch
     #[arg(long, value_name = "N", default_value_t = 10)]
     checkpoint_minutes: u64,
-    #[arg(long, value_name = "NAME", help = engines::help("the model, on a single thread where it is threads"))]
+    #[arg(long, value_name = "NAME", help = engines::help("the model", "; pretraining on threads uses a single one"))]
     engine: Option<String>,
     #[arg(long, value_name = "PRECISION", requires = "engine", help = engines::precision_help(""))]
     precision: Option<String>,

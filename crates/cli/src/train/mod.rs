@@ -112,7 +112,7 @@ pub(crate) struct MachineArgs {
     /// Number of threads; does not change the results [default: one per core]
     #[arg(long, value_name = "N", value_parser = threads::number)]
     pub(crate) threads: Option<usize>,
-    #[arg(long, value_name = "NAME", help = engines::help("the users"))]
+    #[arg(long, value_name = "NAME", help = engines::help("the users", ""))]
     pub(crate) engine: Option<String>,
     #[arg(long, value_name = "PRECISION", requires = "engine", help = engines::precision_help(", which cannot change when a run is resumed"))]
     pub(crate) precision: Option<String>,

@@ -28,9 +28,9 @@ fn kept_by(plan: &Plan) -> String {
                 "the limits on who takes part and how often, and the declared number of participants, were enforced by {who}; nobody else checks them"
             )
         }
-        (true, false) => format!("sampling the users of each round was up to {who}; nobody else checks it"),
+        (true, false) => format!("the users of each round were sampled as stated, by {who}; nobody else checks it"),
         (true, true) => {
-            format!("sampling the users of each round and enforcing the limits was up to {who}; nobody else checks it")
+            format!("the users of each round were sampled, and the limits enforced, as stated, by {who}; nobody else checks it")
         }
     }
 }
