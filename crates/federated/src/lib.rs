@@ -51,7 +51,6 @@ pub mod finetune;
 pub mod fleet;
 pub mod forecast;
 pub mod home;
-pub mod learners;
 pub mod ledger_file;
 pub mod metrics;
 pub mod model_folder;
@@ -72,6 +71,8 @@ pub mod sweep;
 pub mod test_sets;
 pub mod vocabulary_ledger;
 pub mod workers;
+
+pub use config::learners;
 
 /// This program as a ledger names it: its version, and the revision of the source that it was built from.
 pub const SOFTWARE: &str = concat!("keyhush ", env!("CARGO_PKG_VERSION"), ", ", env!("KEYHUSH_REVISION"));

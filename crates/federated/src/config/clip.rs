@@ -5,6 +5,7 @@ use privacy::clip::ClipStep;
 use super::{
     clip_rules::{CLIP_RULES, ClipKind},
     keys::{ByKind, Section, Usual, Visit, key},
+    nearest::one_of,
 };
 
 /// The clipping rule. Only rules that follow a quantile have settings for that.
@@ -70,15 +71,8 @@ impl Section for Clip {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        visit.choose(
-            &key(
-                "kind",
-                "\"flat\"",
-                "what is clipped: the whole update, each layer, or the whole update to a quantile of the norms",
-            ),
-            self,
-            Usual::None,
-        );
+        let clipped = one_of(&CLIP_RULES.map(|kind| kind.clips().to_owned()));
+        visit.choose(&key("kind", "\"flat\"", &format!("what is clipped: {clipped}")), self, Usual::None);
         let norm = key("norm", "1.0", "S: the largest norm of an update; \"adaptive\" starts with it");
         visit.need(&norm.because(self.kind.why_norm()), &mut self.norm);
         visit.rare(

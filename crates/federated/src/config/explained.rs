@@ -306,6 +306,21 @@ mod tests {
         }
     }
 
+    /// Their names stood a second time in the comments, where a new one was easily forgotten.
+    #[test]
+    fn every_learner_and_clipping_rule_is_explained() {
+        use crate::config::{clip_rules::CLIP_RULES, learners::LEARNERS};
+        let text = explained(&beginning(MechanismKind::Gaussian).unwrap(), &[]).unwrap();
+        let line = |section: &str, key: &str| part(&text, section).into_iter().find(|line| line.contains(key)).unwrap();
+        for kind in LEARNERS {
+            assert!(line("model", "learner = ").contains(&format!("{:?} (", kind.name)), "{text}");
+        }
+        for kind in CLIP_RULES {
+            let said = line("clip", "kind = ").split_once('#').unwrap().1;
+            assert!(said.contains(&format!("{:?}", kind.name())) && said.contains(kind.clips()), "{said}");
+        }
+    }
+
     /// The comment said that only "grid" was for real devices.
     #[test]
     fn the_uploads_that_are_called_simulated_are_the_ones_that_devices_refuse() {

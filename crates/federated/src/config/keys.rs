@@ -18,13 +18,13 @@ pub(super) struct Key<'a> {
     /// An example of its value, as TOML.
     pub(super) example: &'a str,
     /// What the key means, for comments.
-    pub(super) says: &'static str,
+    pub(super) says: &'a str,
     /// Why it cannot be left out, if its meaning does not say so.
     pub(super) why: &'static str,
 }
 
 /// A key, an example of its value, and what it means.
-pub(super) const fn key<'a>(name: &'static str, example: &'a str, says: &'static str) -> Key<'a> {
+pub(super) const fn key<'a>(name: &'static str, example: &'a str, says: &'a str) -> Key<'a> {
     Key { name, example, says, why: "" }
 }
 
@@ -35,7 +35,7 @@ impl Key<'_> {
     }
 
     /// What the error says if it is missing.
-    pub(super) const fn reason(&self) -> &'static str {
+    pub(super) const fn reason(&self) -> &str {
         if self.why.is_empty() { self.says } else { self.why }
     }
 }

@@ -45,7 +45,7 @@
 //! | `explained` | writes settings with every key explained                            |
 //! | `nearest`   | what was probably meant by an unknown word                          |
 //! | `document`  | the text, the changes of `--set`, and the lines of keys             |
-//! | the others  | the sections; `clip_rules` and `mechanism` are registries           |
+//! | the others  | the sections; `clip_rules`, `learners` and `mechanism` are registries |
 
 mod aggregation;
 mod audit;
@@ -60,6 +60,7 @@ mod evaluation;
 mod explained;
 mod finetune;
 mod keys;
+pub mod learners;
 mod local;
 mod mechanism;
 mod model;

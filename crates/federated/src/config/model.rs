@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
-use super::keys::{Key, Section, Visit, key};
+use super::{
+    keys::{Key, Section, Visit, key},
+    learners,
+};
 
 /// The model to train.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Model {
-    /// What is learned: one of [`crate::learners::LEARNERS`]; a language model by default.
+    /// What is learned: one of [`learners::LEARNERS`]; a language model by default.
     pub learner: Option<String>,
     /// Whether the model uses what is known about each user, if the data has features.
     pub user_features: bool,
@@ -83,8 +86,8 @@ impl Section for Model {
             key("from", "\"pretrained\"", "instead of a preset: the folder of an earlier model or run"),
             key("public", "\"Wikipedia\"", "why that model counts as public, if it has no ledger"),
         );
-        let learner =
-            key("learner", "\"tags\"", "\"language\", or \"tags\": predict the labels of posts from their words");
+        let learners = learners::explained();
+        let learner = key("learner", "\"tags\"", &learners);
         visit.may(&learner, &mut self.learner);
         // The folder to start from is written last, and decides what else there is.
         if visit.says(from.name) {

@@ -362,6 +362,10 @@ fn every_key_is_in_the_documents() {
         let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
         assert!(row(section).contains(&format!("`{key}`")), "{path} is not in docs/TRAINING.md");
     }
+    let learners = super::learners::LEARNERS.iter().map(|kind| ("model", kind.name));
+    for (section, name) in learners.chain(super::clip_rules::CLIP_RULES.map(|kind| ("clip", kind.name()))) {
+        assert!(row(section).contains(&format!("`{name}`")), "{section}: {name} is not in docs/TRAINING.md");
+    }
 }
 
 /// Pages and tracking servers show the last part of these alone.

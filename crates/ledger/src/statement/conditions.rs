@@ -30,7 +30,9 @@ fn kept_by(plan: &Plan) -> String {
         }
         (true, false) => format!("the users of each round were sampled as stated, by {who}; nobody else checks it"),
         (true, true) => {
-            format!("the users of each round were sampled, and the limits enforced, as stated, by {who}; nobody else checks it")
+            format!(
+                "the users of each round were sampled, and the limits enforced, as stated, by {who}; nobody else checks it"
+            )
         }
     }
 }

@@ -22,6 +22,8 @@ pub const CLIP_RULES: [ClipKind; 3] = [ClipKind(&flat::FLAT), ClipKind(&per_laye
 struct Described {
     /// Its name in settings.
     name: &'static str,
+    /// What it clips, in the comments of `keyhush init`.
+    clips: &'static str,
     /// Why it needs a norm.
     why_norm: &'static str,
     /// Whether the norm follows a quantile of the updates' norms (Andrew et al. 2021).
@@ -52,6 +54,11 @@ impl ClipKind {
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.0.name
+    }
+
+    /// What it clips, in the comments of `keyhush init`.
+    pub(super) const fn clips(self) -> &'static str {
+        self.0.clips
     }
 
     /// Why it needs a norm.

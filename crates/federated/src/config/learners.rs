@@ -15,7 +15,10 @@ use lm::{
     vocabulary::Vocabulary,
 };
 
-use crate::config::{Config, ConfigError, NewModel, nearest::did_you_mean};
+use super::{
+    Config, ConfigError, NewModel,
+    nearest::{did_you_mean, one_of},
+};
 
 /// The default learner.
 pub const LANGUAGE: &str = "language";
@@ -39,6 +42,8 @@ type Make = fn(&Config, Option<&Store>) -> Result<Made, ConfigError>;
 pub struct LearnerKind {
     /// Its name in settings.
     pub name: &'static str,
+    /// What it does, in the comments of `keyhush init`.
+    about: &'static str,
     make: Make,
     /// What is another in the settings of a small run than for a small language model, as `--set` takes it: tests and contract suites
     /// go over all learners, and make each from this.
@@ -47,9 +52,10 @@ pub struct LearnerKind {
 
 /// All learners; the first is the default.
 pub static LEARNERS: &[LearnerKind] = &[
-    LearnerKind { name: LANGUAGE, make: of_preset, small: &[] },
+    LearnerKind { name: LANGUAGE, about: "predicts the next word", make: of_preset, small: &[] },
     LearnerKind {
         name: "tags",
+        about: "predicts the labels of posts",
         make: tags,
         small: &[
             "model.learner=tags",
@@ -62,6 +68,11 @@ pub static LEARNERS: &[LearnerKind] = &[
         ],
     },
 ];
+
+/// Their names and what they do, in a line.
+pub(super) fn explained() -> String {
+    one_of(&LEARNERS.iter().map(|kind| format!("{:?} ({})", kind.name, kind.about)).collect::<Vec<_>>())
+}
 
 /// The learner that settings ask for, before anything was learned.
 ///
