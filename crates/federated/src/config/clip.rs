@@ -70,15 +70,7 @@ impl Section for Clip {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        visit.choose(
-            &key(
-                "kind",
-                "\"flat\"",
-                "what is clipped: the whole update, each layer, or the whole update to a quantile of the norms",
-            ),
-            self,
-            Usual::None,
-        );
+        visit.choose(&key("kind", "\"flat\"", "one norm, one per layer, or one that adapts"), self, Usual::None);
         let norm = key("norm", "1.0", "S: the largest norm of an update; \"adaptive\" starts with it");
         visit.need(&norm.because(self.kind.why_norm()), &mut self.norm);
         visit.rare(
