@@ -69,7 +69,7 @@ fn errors_name_flags_that_there_are() {
         }
     }
     assert!(wrong.is_empty(), "no command has these flags: {wrong:#?}");
-    assert!(found[0] > 50 && found[1] > 50, "{found:?} fields here and in libraries");
+    assert!(found[0] > 50 && found[1] > 50, "fields here and in libraries: {found:?}");
     let seen =
         fields("wrong(\n    \"one\", 3); at_least_one([(\"two\", 2), (\"three\", x)])?; (\"four\", 4)", &["wrong("]);
     assert_eq!(seen, ["one", "two", "three"]);

@@ -421,7 +421,7 @@ fn public_text_that_models_cannot_be_measured_on_is_refused() {
     let tags = ["model.learner=tags", "model.preset=", "model.hidden=", "model.embedding=", "local.unroll="];
     for (path, more, words) in [
         (&folder.path().join("none.txt"), &[][..], "No such file"),
-        (&empty, &[], "has no text in it"),
+        (&empty, &[], "has no text"),
         (&text, &tags, "has no labels"),
     ] {
         let set: Vec<String> = more.iter().map(|key| (*key).to_owned()).collect();

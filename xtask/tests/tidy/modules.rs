@@ -215,7 +215,7 @@ mod tests {
             "use crate::{c, Other};\n",
         ] {
             let root = ("crates/x/src/lib.rs", "mod a;\nmod b;\nmod c;\npub use b::{B, inner::Other};\n");
-            let c = ("crates/x/src/c.rs", "use crate::b::B;\n");
+            let c = ("crates/x/src/c.rs", "pub(crate) struct D;\n");
             assert_eq!(flagged(&[root, ("crates/x/src/a.rs", evil), back, c]), 1, "{evil}");
         }
         let deep =

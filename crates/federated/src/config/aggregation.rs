@@ -105,8 +105,7 @@ impl Section for SecAgg {
         visit.or(&noise, &mut self.noise, usual.noise);
         let groups = key("groups", "1", "groups per round, each with its own secure sum; the server sees each sum");
         visit.or(&groups, &mut self.groups, usual.groups);
-        let leave_out =
-            "devices that were in this many failed rounds are not asked again; only with \"arrival\" and \"once\"";
+        let leave_out = "devices in so many failed rounds are not asked again; with \"arrival\" and \"once\"";
         visit.or(&key("leave_out_after", "3", leave_out), &mut self.leave_out_after, usual.leave_out_after);
         let spoilers = key("spoilers", "1", "simulations only: users who spoil every sum that they take part in");
         visit.rare(&spoilers, &mut self.spoilers, 0);

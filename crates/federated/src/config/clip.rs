@@ -71,8 +71,8 @@ impl Section for Clip {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        let clipped = one_of(&CLIP_RULES.map(|kind| kind.clips().to_owned()));
-        visit.choose(&key("kind", "\"flat\"", &format!("what is clipped: {clipped}")), self, Usual::None);
+        let norms = one_of(&CLIP_RULES.map(|kind| kind.about().to_owned()));
+        visit.choose(&key("kind", "\"flat\"", &norms), self, Usual::None);
         let norm = key("norm", "1.0", "S: the largest norm of an update; \"adaptive\" starts with it");
         visit.need(&norm.because(self.kind.why_norm()), &mut self.norm);
         visit.rare(

@@ -50,11 +50,7 @@ impl Section for Estimator {
     }
 
     fn keys<V: Visit>(&mut self, visit: &mut V) {
-        let kind = key(
-            "kind",
-            "\"fixed\"",
-            "divide by the expected weight, by the actual one but at least a minimum, or by the actual one",
-        );
+        let kind = key("kind", "\"fixed\"", "divide by the expected, bounded or actual weight");
         visit.choose(&kind, self, Usual::Written(FIXED));
         let full = key("full_weight_tokens", "200.0", "w_hat: users with fewer tokens weigh less than 1");
         visit.may(&full, &mut self.full_weight_tokens);

@@ -317,7 +317,7 @@ mod tests {
         }
         for kind in CLIP_RULES {
             let said = line("clip", "kind = ").split_once('#').unwrap().1;
-            assert!(said.contains(&format!("{:?}", kind.name())) && said.contains(kind.clips()), "{said}");
+            assert!(said.contains(&format!("{:?}", kind.name())) && said.contains(kind.about()), "{said}");
         }
     }
 

@@ -155,16 +155,16 @@ impl Trial<'_> {
         let forgotten = go_on(&|trainer| trainer.forget());
         let loaded = go_on(&|_| {});
         assert!(forgotten == loaded, "something of what was read before is left");
-        // A shorter batch ends a reading by itself.
-        let last = self.batches.len() - 1;
+        // After the last, shorter batch too.
         trainer.load(&self.first).expect("these are the model's");
-        trainer.learn(&[self.batches[last], self.batches[0]], RATE, 0).expect("it is not broken");
-        let by_itself = self.parameters(trainer);
-        trainer.load(&self.first).expect("these are the model's");
-        trainer.learn(&self.batches[last..], RATE, 0).expect("it is not broken");
+        trainer.learn(&self.batches[self.batches.len() - 1..], RATE, 0).expect("it is not broken");
+        let ended = self.parameters(trainer);
         trainer.forget();
         trainer.learn(&self.batches[..1], RATE, 1).expect("it is not broken");
-        assert!(self.parameters(trainer) == by_itself, "a shorter batch does not end a reading");
+        let forgotten = self.parameters(trainer);
+        trainer.load(&ended).expect("these are the model's");
+        trainer.learn(&self.batches[..1], RATE, 1).expect("it is not broken");
+        assert!(self.parameters(trainer) == forgotten, "something of the last batch is left");
     }
 
     /// Where it says that it bounds its steps, it does.

@@ -67,8 +67,8 @@ pub trait CentralTrainer {
     fn set_state(&mut self, state: &[f32]) -> Result<(), EngineError>;
 
     /// A step of SGD on each of these batches, one after the other; the first is step `number` of the run, by which it leaves out
-    /// units. A batch with fewer tokens of its sequences than the others ends a reading: before the next one everything is
-    /// forgotten. Returns the summed loss.
+    /// units. A batch with fewer tokens of its sequences than the others ends a reading: the caller forgets before the next
+    /// one, which trainers may insist on. Returns the summed loss.
     ///
     /// # Errors
     /// When it broke down.

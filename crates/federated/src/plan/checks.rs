@@ -348,7 +348,7 @@ fn greedy(config: &Config) -> Result<(), ConfigError> {
 fn keeps_rest(config: &Config) -> Result<(), ConfigError> {
     greedy(config)?;
     if config.noise_seed.is_none() && !config.data.is_on_devices() {
-        let why = "is missing: what simulated users keep is recomputed after a crash, which needs repeatable noise; set a noise_seed (rules P20 and P21 of docs/PRIVACY.md)";
+        let why = "is missing: what simulated users keep must be recomputed after a crash, so their noise must be repeatable, that of a simulation; set a noise_seed (rules P20 and P21 of docs/PRIVACY.md)";
         return refuse("noise_seed", why);
     }
     match config.participation.kind {

@@ -55,7 +55,7 @@ pub struct Sample {
     pub words: Vec<String>,
 }
 
-/// The prompts of a text, one on each line.
+/// The prompts of a text, one per line.
 ///
 /// # Errors
 /// What is wrong with them, and what to do.
@@ -141,8 +141,8 @@ mod tests {
     fn prompts_are_lines_and_few_and_short() {
         assert_eq!(prompts_of("see you \n\n  \nhello").unwrap(), ["see you", "hello"]);
         for (text, says) in [
-            ("\n \n".to_owned(), "one on each line"),
-            ("a\n".repeat(33), "32 are the most"),
+            ("\n \n".to_owned(), "one per line"),
+            ("a\n".repeat(33), "at most 32 are allowed"),
             ("a".repeat(201), "longer than 200 bytes"),
         ] {
             assert!(prompts_of(&text).unwrap_err().contains(says), "{text:?}");

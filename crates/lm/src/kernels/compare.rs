@@ -14,7 +14,7 @@ const AT_ONCE: usize = 1 << 24;
 pub(crate) struct CountLarger<'a> {
     /// What is compared.
     pub(crate) values: &'a [f32],
-    /// With what.
+    /// The number that each is compared with.
     pub(crate) than: f32,
     /// Whether those that are as large count.
     pub(crate) or_equal: bool,

@@ -163,6 +163,9 @@ mod tests {
         assert!(html.contains("The best &lt;one&gt;.") && html.matches("<svg").count() == 3, "{html}");
         assert!(html.contains("the same in every evaluation"), "a perplexity that never changes is a number");
         assert!(html.contains("clip.norm=2") && html.contains("(range "));
-        assert!(html.contains("too few for an interval") && !html.contains("95 %"), "two seeds are no interval");
+        assert!(
+            html.contains("too few for a confidence interval") && !html.contains("95 %"),
+            "two seeds are no interval"
+        );
     }
 }

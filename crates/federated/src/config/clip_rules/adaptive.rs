@@ -6,7 +6,7 @@ use super::Described;
 
 pub(super) static ADAPTIVE: Described = Described {
     name: "adaptive",
-    clips: "the whole update to a quantile of the norms",
+    about: "one that adapts",
     why_norm: "an adaptive clip starts with one, such as 0.1",
     is_adaptive: true,
     is_of_the_whole: true,

@@ -8,7 +8,7 @@ pub(super) const NO_BOUND: &str = "without a bound, one user could move the sum 
 
 pub(super) static FLAT: Described = Described {
     name: "flat",
-    clips: "the whole update",
+    about: "one norm",
     why_norm: NO_BOUND,
     is_adaptive: false,
     is_of_the_whole: true,

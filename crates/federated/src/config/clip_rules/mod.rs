@@ -22,8 +22,8 @@ pub const CLIP_RULES: [ClipKind; 3] = [ClipKind(&flat::FLAT), ClipKind(&per_laye
 struct Described {
     /// Its name in settings.
     name: &'static str,
-    /// What it clips, in the comments of `keyhush init`.
-    clips: &'static str,
+    /// Its norm in a few words, for the comments of `keyhush init`.
+    about: &'static str,
     /// Why it needs a norm.
     why_norm: &'static str,
     /// Whether the norm follows a quantile of the updates' norms (Andrew et al. 2021).
@@ -56,9 +56,9 @@ impl ClipKind {
         self.0.name
     }
 
-    /// What it clips, in the comments of `keyhush init`.
-    pub(super) const fn clips(self) -> &'static str {
-        self.0.clips
+    /// Its norm in a few words, for the comments of `keyhush init`.
+    pub(super) const fn about(self) -> &'static str {
+        self.0.about
     }
 
     /// Why it needs a norm.

@@ -7,7 +7,7 @@ use super::{Described, flat::NO_BOUND};
 
 pub(super) static PER_LAYER: Described = Described {
     name: "per-layer",
-    clips: "each layer",
+    about: "one per layer",
     why_norm: NO_BOUND,
     is_adaptive: false,
     is_of_the_whole: false,
