@@ -10,7 +10,8 @@ use std::{
 };
 
 use device::{
-    guard::{MemoryStore, Store, StoreError},
+    days::CLOCK_IS_SET,
+    guard::{MemoryStore, Store, StoreError, file::FileStore},
     protocol::task::TextPost,
 };
 use keyhush_agent::{
@@ -47,11 +48,93 @@ fn text_has_a_cap_and_an_age_and_the_oldest_goes_first() {
     assert_eq!((texts(&store), store.bytes()), (vec!["bbbb".into(), "cc".into(), "d".into()], 7));
     store.add(post("e"), 104).unwrap();
     assert_eq!(texts(&store), ["cc", "d", "e"], "the one of day 101 is too old");
-    // A clock that is set back brings nothing back, and keeps nothing longer.
+    // A clock that is not set stands still.
     store.add(post("f"), 90).unwrap();
-    assert!(!texts(&store).contains(&"f".to_owned()));
+    assert_eq!(texts(&store), ["cc", "d", "e", "f"]);
     store.add(post("longer than all that may be kept"), 104).unwrap();
     assert_eq!(store.bytes(), 0);
+}
+
+/// A day of a clock that is set.
+const NOW: u32 = CLOCK_IS_SET + 100;
+
+/// What was added while the clock was ten years ahead stayed for ten years.
+#[test]
+fn a_clock_that_was_wrong_keeps_no_text_longer() {
+    let (ahead, keep) = (NOW + 3650, Keep { bytes: 100, days: 30 });
+    for is_restarted in [false, true] {
+        let disk = FullDisk::default();
+        let mut store = TextStore::open(disk.clone(), keep, ahead).unwrap();
+        store.add(post("ahead"), ahead).unwrap();
+        store.take_in(vec![post("line")], ahead).unwrap();
+        store.let_go_of_what_is_too_old(ahead + 10).unwrap();
+        if is_restarted {
+            drop(store);
+            store = TextStore::open(disk.clone(), keep, NOW).unwrap();
+        }
+        store.let_go_of_what_is_too_old(NOW).unwrap();
+        assert!(store.page().contains("the oldest from 10 days ago"), "{}", store.page());
+        store.let_go_of_what_is_too_old(NOW + 19).unwrap();
+        assert_eq!(texts(&store), ["ahead", "line"]);
+        store.let_go_of_what_is_too_old(NOW + 20).unwrap();
+        assert!(texts(&store).is_empty() && !disk.0.lock().unwrap().0.bytes.as_ref().unwrap().ends_with(b"ahead"));
+        // The digest of the line goes in the same number of days.
+        store.take_in(vec![], NOW + 20).unwrap();
+        store.take_in(vec![post("line")], NOW + 20).unwrap();
+        assert_eq!(texts(&store), ["line"]);
+    }
+}
+
+/// One look at the folder with a clock that was ahead, and every new line was dropped as too old, and known for ever.
+#[test]
+fn what_comes_after_a_clock_was_set_back_is_kept() {
+    let store = TextStore::open(MemoryStore::default(), Keep { bytes: 100, days: 30 }, NOW).unwrap();
+    store.take_in(vec![post("one")], NOW).unwrap();
+    store.used().unwrap();
+    store.take_in(vec![post("one")], NOW + 40).unwrap();
+    store.take_in(vec![post("one"), post("two")], NOW).unwrap();
+    store.add(post("three"), NOW).unwrap();
+    assert_eq!(texts(&store), ["two", "three"]);
+    store.let_go_of_what_is_too_old(NOW + 29).unwrap();
+    assert_eq!(texts(&store), ["two", "three"]);
+    store.let_go_of_what_is_too_old(NOW + 30).unwrap();
+    assert!(texts(&store).is_empty());
+}
+
+/// A clock that was set back while the device was off made text as young as the last line that came.
+#[test]
+fn days_that_passed_before_a_restart_have_passed() {
+    let (disk, keep) = (FullDisk::default(), Keep { bytes: 100, days: 30 });
+    let store = TextStore::open(disk.clone(), keep, NOW).unwrap();
+    store.let_go_of_what_is_too_old(NOW + 1).unwrap();
+    assert_eq!(disk.0.lock().unwrap().0.bytes, None, "there is nothing whose days count");
+    store.add(post("one"), NOW + 1).unwrap();
+    for day in NOW + 1..=NOW + 26 {
+        store.let_go_of_what_is_too_old(day).unwrap();
+    }
+    drop(store);
+    let store = TextStore::open(disk, keep, NOW + 1).unwrap();
+    store.let_go_of_what_is_too_old(NOW + 5).unwrap();
+    assert_eq!(texts(&store), ["one"]);
+    store.let_go_of_what_is_too_old(NOW + 6).unwrap();
+    assert!(texts(&store).is_empty());
+}
+
+/// The owner was told that their text is damaged, and it stayed.
+#[test]
+fn text_that_cannot_be_read_can_be_deleted() {
+    let state = tempfile::tempdir().unwrap();
+    let path = state.path().join("text");
+    let forget = || TextStore::forget(&mut FileStore::lock(&path).unwrap(), today()).unwrap();
+    assert!(forget() && !path.exists(), "there was nothing");
+    for unread in ["what I typed", r#"{"format":99,"posts":"what I typed"}"#, r#"{"format":3,"what I typed":0}"#] {
+        fs::write(&path, unread).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(TextStore::found_in(&path, today()).is_err());
+        assert!(!forget(), "{unread}");
+        assert!(!fs::read_to_string(&path).unwrap().contains("typed"));
+        assert!(texts(&TextStore::in_file(&path, Keep::default(), today()).unwrap()).is_empty());
+    }
 }
 
 #[test]
@@ -105,8 +188,6 @@ fn exactly_what_was_read_of_what_was_given_last_is_used() {
     store.add(post("eeee"), 100).unwrap();
     store.used().unwrap();
     assert_eq!(texts(&store), ["eeee"]);
-    store.clear().unwrap();
-    assert!(texts(&store).is_empty());
 }
 
 /// A store on a disk that can be full, and what is on the disk.
@@ -134,7 +215,8 @@ fn what_cannot_be_kept_is_an_error_and_nothing_is_lost() {
     store.add(post("first"), 100).unwrap();
     assert_eq!(texts(&store), ["first"]);
     disk.0.lock().unwrap().1 = true;
-    assert!(store.used().is_err() && store.add(post("second"), 100).is_err() && store.clear().is_err());
+    assert!(store.used().is_err() && store.add(post("second"), 100).is_err());
+    assert!(TextStore::forget(&mut disk.clone(), 100).is_err());
     // In memory and after a crash there is what was there.
     assert_eq!(texts(&store), ["first"]);
     assert_eq!(texts(&TextStore::open(disk.clone(), Keep::default(), 100).unwrap()), ["first"]);
@@ -146,7 +228,7 @@ fn what_cannot_be_kept_is_an_error_and_nothing_is_lost() {
         b"[]",
         b"{}",
         br#"{"format":2,"keep":{"bytes":1,"days":1},"next":0,"learned":0,"posts":[],"taken":[]}"#,
-        br#"{"format":3,"keep":{"bytes":1,"days":1},"next":0,"learned":0,"posts":[],"taken":{}}"#,
+        br#"{"format":4,"keep":{"bytes":1,"days":1},"next":0,"learned":0,"posts":[],"taken":{}}"#,
     ] {
         let store = MemoryStore { bytes: Some(damaged.to_vec()) };
         assert!(TextStore::open(store, Keep::default(), 100).is_err(), "{damaged:?}");
@@ -185,8 +267,8 @@ fn lines_of_a_folder_are_taken_in_once_and_its_files_are_not_written() {
     for words in ["1 post, 1 byte, the oldest from today", "deleted here: 6.", "at most 16 bytes", "30 days"] {
         assert!(page.contains(words), "{words} is not in\n{page}");
     }
-    found.clear().unwrap();
     drop(found);
+    assert!(TextStore::forget(&mut FileStore::lock(&path).unwrap(), today()).unwrap());
     assert!(texts(&open()).is_empty(), "what was cleared is not taken in again");
     assert_eq!(fs::read_to_string(folder.path().join("a.txt")).unwrap(), "ok\none\nok\n");
     assert!(TextStore::found_in(&state.path().join("none"), 0).unwrap().is_none());
@@ -209,7 +291,10 @@ fn text_that_was_being_saved_when_the_power_went_goes_too() {
 fn digests_of_lines_go_when_the_lines_have_been_gone_for_as_long_as_text_is_kept() {
     let disk = FullDisk::default();
     let on_disk = || disk.0.lock().unwrap().0.bytes.as_ref().map(|bytes| String::from_utf8(bytes.clone()).unwrap());
-    let digests = || on_disk().unwrap().rsplit_once("taken").unwrap().1.matches("\":1").count();
+    let digests = || {
+        let text = on_disk().unwrap();
+        text.rsplit_once("taken").unwrap().1.split('}').next().unwrap().matches("\":1").count()
+    };
     let store = TextStore::open(disk.clone(), Keep { bytes: 100, days: 3 }, 100).unwrap();
     let (one, two) = (|| post("one"), || post("two"));
     store.take_in(vec![one(), two()], 100).unwrap();
@@ -237,6 +322,18 @@ fn digests_of_lines_go_when_the_lines_have_been_gone_for_as_long_as_text_is_kept
     store.take_in(vec![two(), post(&long), post("x")], 150).unwrap();
     store.take_in(vec![post(&long), post("x"), two()], 150).unwrap();
     assert_eq!((texts(&store), digests()), (vec![long], 2));
+}
+
+/// The second format knew no latest day.
+#[test]
+fn a_text_store_of_the_second_format_is_read() {
+    let old =
+        br#"{"format":2,"keep":{"bytes":9,"days":3},"next":2,"learned":1,"posts":[{"id":1,"day":100,"text":"two"}],
+                   "taken":{"0f":101}}"#;
+    let store = TextStore::open(MemoryStore { bytes: Some(old.to_vec()) }, Keep { bytes: 9, days: 3 }, 102).unwrap();
+    assert_eq!(texts(&store), ["two"]);
+    store.let_go_of_what_is_too_old(103).unwrap();
+    assert!(texts(&store).is_empty());
 }
 
 /// A store of the version before is read, and its digests have as long as new ones.

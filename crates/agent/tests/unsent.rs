@@ -45,11 +45,12 @@ const LIMITS: Limits = Limits { most_inputs: u32::MAX, window: Window::Ever, sep
 /// What was done, in this order, and how many reports had arrived then.
 type Log = Arc<Mutex<Vec<(&'static str, usize)>>>;
 
-/// The text of a device, which notes when it is used up.
+/// The text of a device, which notes when it is used up, and can be what a disk was full with from then on.
 struct Typed {
     store: TextStore<MemoryStore>,
     serving: Arc<Serving>,
     log: Log,
+    fills: Arc<AtomicBool>,
 }
 
 impl TextSource for Typed {
@@ -63,6 +64,7 @@ impl TextSource for Typed {
 
     fn used(&self) -> Result<(), AgentError> {
         self.log.lock().unwrap().push(("text", self.serving.reports(0)));
+        self.fills.store(true, Ordering::Relaxed);
         self.store.used()
     }
 }
@@ -83,9 +85,20 @@ impl Store for Noted {
 
     fn save(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         self.log.lock().unwrap().push(("unsent", self.serving.reports(0)));
+        self.is_there_room()?;
+        self.disk.lock().unwrap().save(bytes)
+    }
+
+    fn has_room(&mut self, _: u64) -> Result<(), StoreError> {
+        self.is_there_room()
+    }
+}
+
+impl Noted {
+    fn is_there_room(&self) -> Result<(), StoreError> {
         match self.is_full.load(Ordering::Relaxed) {
             true => Err(StoreError::Failed { doing: "write", place: "it".into(), problem: "the disk is full".into() }),
-            false => self.disk.lock().unwrap().save(bytes),
+            false => Ok(()),
         }
     }
 }
@@ -121,7 +134,7 @@ fn typed(serving: &Arc<Serving>, log: &Log) -> Arc<Typed> {
     let store = TextStore::open(MemoryStore::default(), Keep::default(), today()).unwrap();
     let text = "w1 w2 w3 w4 w5 w6".to_owned();
     store.add(TextPost { text, labels: vec!["t1".to_owned()] }, today()).unwrap();
-    Arc::new(Typed { store, serving: serving.clone(), log: log.clone() })
+    Arc::new(Typed { store, serving: serving.clone(), log: log.clone(), fills: Arc::default() })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -159,53 +172,55 @@ async fn what_is_not_sent_is_kept_in_a_file_of_the_owner_and_goes_with_the_text(
 /// In this order no text is learned from twice after a crash, and what has left is owed no more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_text_is_used_up_then_the_rest_is_saved_and_then_the_report_leaves() {
-    for is_full in [false, true] {
+    for fills in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let (serving, log) = (Serving::of_few(3, 5), Log::default());
         let disk = Arc::new(Mutex::new(MemoryStore::default()));
-        let noted =
-            Noted { disk: disk.clone(), is_full: Arc::new(is_full.into()), serving: serving.clone(), log: log.clone() };
-        let unsent = UnsentFile::open(noted, KEEP, today()).unwrap();
         let text = typed(&serving, &log);
+        // There was room when training began.
+        let is_full = if fills { text.fills.clone() } else { Arc::default() };
+        let noted = Noted { disk: disk.clone(), is_full, serving: serving.clone(), log: log.clone() };
+        let unsent = UnsentFile::open(noted, KEEP, today()).unwrap();
         let said = takes_part(folder.path(), &serving, text.clone(), unsent).await;
         assert_eq!(*log.lock().unwrap(), [("text", 0), ("unsent", 0)], "before the first byte, in this order");
         assert!(text.store.text().unwrap().posts.is_empty(), "the text is used up either way");
-        match is_full {
+        match fills {
             false => assert!(matches!(said, Note::Thanked { .. }), "{said}"),
             true => {
                 assert!(
-                    said.to_string().contains("cannot be kept for later rounds: cannot write it: the disk is full"),
+                    said.to_string().contains("that is not sent cannot be stored: cannot write it: the disk is full"),
                     "{said}"
                 );
                 assert_eq!(disk.lock().unwrap().bytes, None);
             }
         }
-        assert_eq!(serving.reports(0), usize::from(!is_full));
+        assert_eq!(serving.reports(0), usize::from(!fills));
     }
 }
 
 /// Each round learned from text, deleted it, could not keep the rest, and sent nothing; and every input counted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_costs_the_text_of_one_round_and_no_more() {
+async fn a_full_disk_costs_no_text_also_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let (serving, log) = (Serving::of_few(3, 5), Log::default());
     let (disk, is_full) = (Arc::new(Mutex::new(MemoryStore::default())), Arc::new(AtomicBool::new(true)));
-    let noted = Noted { disk, is_full: is_full.clone(), serving: serving.clone(), log: log.clone() };
-    let unsent = UnsentFile::open(noted, KEEP, today()).unwrap();
-    takes_part(folder.path(), &serving, typed(&serving, &log), unsent.clone()).await;
-    assert_eq!(*log.lock().unwrap(), [("text", 0), ("unsent", 0)], "nobody knew before");
-    serving.next_step();
-    log.lock().unwrap().clear();
     let text = typed(&serving, &log);
-    let said = takes_part(folder.path(), &serving, text.clone(), unsent.clone()).await.to_string();
-    assert!(said.contains("training failed: what it would not send cannot be kept for later rounds"), "{said}");
-    assert_eq!((text.store.text().unwrap().posts.len(), log.lock().unwrap().as_slice()), (1, &[("unsent", 0)][..]));
-    assert_eq!(Identity::open_or_make(folder.path()).unwrap().guard.inputs(), 1, "it does not count either");
-    serving.next_step();
-    is_full.store(false, Ordering::Relaxed);
-    let said = takes_part(folder.path(), &serving, text.clone(), unsent).await;
-    assert!(matches!(said, Note::Thanked { .. }), "{said}");
-    assert!(text.store.text().unwrap().posts.is_empty());
+    for life in 0..3 {
+        is_full.store(life < 2, Ordering::Relaxed);
+        let noted = Noted { disk: disk.clone(), is_full: is_full.clone(), serving: serving.clone(), log: log.clone() };
+        let unsent = UnsentFile::open(noted, KEEP, today()).unwrap();
+        let said = takes_part(folder.path(), &serving, text.clone(), unsent).await;
+        if life < 2 {
+            let said = said.to_string();
+            assert!(said.contains("training failed: what it would not send cannot be kept for later rounds"), "{said}");
+            assert_eq!((text.store.text().unwrap().posts.len(), log.lock().unwrap().as_slice()), (1, &[][..]));
+            assert_eq!(Identity::open_or_make(folder.path()).unwrap().guard.inputs(), 0, "it does not count either");
+        } else {
+            assert!(matches!(said, Note::Thanked { .. }), "{said}");
+            assert!(text.store.text().unwrap().posts.is_empty());
+        }
+        serving.next_step();
+    }
 }
 
 /// In a warm-up each round sends less than the one before, and a report of that one has the wrong length.

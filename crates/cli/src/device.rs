@@ -395,10 +395,11 @@ fn page(args: &DeviceArgs) -> anyhow::Result<()> {
 fn forget_text(args: &DeviceArgs) -> anyhow::Result<()> {
     let folder = home(args)?;
     Unsent::forget(&mut FileStore::lock(folder.join(UNSENT))?)?;
-    if let Some(text) = TextStore::found_in(&folder.join(TEXT), today())? {
-        text.clear()?;
-    }
+    let knows_its_lines = TextStore::forget(&mut FileStore::lock(folder.join(TEXT))?, today())?;
     say("the text is deleted, and what was learned from it and not sent");
+    if !knows_its_lines {
+        say("the file could not be read, so lines that are still in the folder of text will be read again");
+    }
     Ok(())
 }
 

@@ -22,6 +22,10 @@ pub fn store<S: Store>(make: &dyn Fn() -> S) {
     }
     let mut store = make();
     load(&mut store);
+    for bytes in [0, 7, 300_000] {
+        store.has_room(bytes).expect("there is room");
+        assert!(load(&mut store).as_deref() == Some(b""), "who asks for room changes what is kept");
+    }
     for bytes in [&b"one"[..], b"two", b"three and more", b"four"] {
         store.save(bytes).expect("it can be written again and again");
     }

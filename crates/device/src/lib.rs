@@ -18,6 +18,7 @@
 
 #[cfg(feature = "contract")]
 pub mod contract;
+pub mod days;
 pub mod evaluation;
 pub mod finetune;
 pub mod guard;

@@ -8,8 +8,8 @@
 //! It goes earlier where the plan has no later round for this device, where the owner deletes their text, and where newer tasks need the room: all tasks
 //! together have as many bytes as one may have.
 //!
-//! **Clocks are wrong at times.** A clock that is set back makes nothing younger: the days go on from there, so what a clock that was years ahead has
-//! recorded goes in as many days as anything else. A clock that is not set, as many are after a restart, stands still.
+//! **Clocks are wrong at times** ([`crate::days`]). The latest day that this was told is in the file, which is therefore written once on each day on which
+//! something is kept; a clock that is set back makes nothing younger, also over restarts.
 //!
 //! **It is of one task.** The digest of a task covers model and vocabulary, so another layout is another task. A rest of another length than the
 //! model is not used.
@@ -19,11 +19,12 @@
 //! sent twice. A crash between the two loses what was learned from that text, and the rest of before stays. A crash before the first byte
 //! loses what would have left. In both cases the diary has an input that nobody thanked for.
 //!
-//! **A disk that is full** loses the text of one round, which is deleted by the time that this is known. Nobody learns anything again that would be kept
-//! until saving works, with as many bytes as it would take ([`Unsent::before`]).
+//! **A disk that is full** costs no text: before anybody learns, the store is asked for as much room as it would take to save what comes of it
+//! ([`Unsent::before`], [`Store::has_room`]), and nothing that is kept is touched for that. Where there is none, nobody learns. A disk that fills up during training
+//! costs the text of that round, which is deleted by the time that this is known; so does a store that cannot tell.
 //!
-//! The bytes: `keyhush unsent`, the format as 4 bytes, the number of tasks as 4; of each the task (32), the day on which the oldest of it was learned (4), that of the last input (4), the
-//! numbers of rest and velocity (4 each), and these as floats; SHA-256 of all that. Numbers are little-endian.
+//! The bytes: `keyhush unsent`, the format as 4 bytes, the latest day that it was told as 4, the number of tasks as 4; of each the task (32), the day on which the oldest of it was
+//! learned (4), that of the last input (4), the numbers of rest and velocity (4 each), and these as floats; SHA-256 of all that. Numbers are little-endian.
 
 use std::sync::Arc;
 
@@ -31,21 +32,19 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::{
+    days::Told,
     guard::{Asked, Store, StoreError, TaskDigest},
     upload::Rest,
 };
 
 const NAME: &[u8; 14] = b"keyhush unsent";
-const FORMAT: u32 = 1;
-const HEAD: usize = NAME.len() + 4 + 4;
+const FORMAT: u32 = 2;
+const HEAD: usize = NAME.len() + 4 + 4 + 4;
 const OF_TASK: usize = 32 + 4 * 4;
 const CHECKSUM: usize = 32;
 
 /// Tasks of which something is kept: a newer one takes the place of the one that was longest not sent for.
 pub const MOST_TASKS: usize = 4;
-
-/// The first of 2026, in days since 1970: a clock that says less is not set.
-const CLOCK_IS_SET: u32 = 20_454;
 
 /// How much is kept, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,8 +108,6 @@ pub struct Unsent<S> {
     learned: Option<Learned>,
     /// The latest day that this was told, by the clock as it is now.
     seen: u32,
-    /// Whether the last save failed.
-    is_stuck: bool,
 }
 
 impl<S: Store> Unsent<S> {
@@ -119,8 +116,8 @@ impl<S: Store> Unsent<S> {
     /// # Errors
     /// When it cannot be read, or not be deleted.
     pub fn open(mut store: S, keep: Keep, today: u32) -> Result<Self, UnsentError> {
-        let kept = store.load()?.map_or(Ok(Vec::new()), |bytes| decode(&bytes))?;
-        let mut unsent = Self { store, keep, kept, learned: None, seen: 0, is_stuck: false };
+        let (seen, kept) = store.load()?.map_or(Ok((0, Vec::new())), |bytes| decode(&bytes))?;
+        let mut unsent = Self { store, keep, kept, learned: None, seen };
         unsent.let_go_of_old(today)?;
         Ok(unsent)
     }
@@ -132,26 +129,26 @@ impl<S: Store> Unsent<S> {
         self.kept.iter().find(|kept| kept.task == *task).map(|kept| &kept.rest).filter(|rest| fits(rest))
     }
 
-    /// The same for somebody who is about to learn. Where something could not be saved the last time, it is tried first with as much as this will take:
-    /// otherwise text would be learned from and deleted in every round, and nothing of it leave.
+    /// The same for somebody who is about to learn, where there is room for what would be kept then: otherwise text would be learned from and deleted,
+    /// and nothing of it leave. What is kept is not touched.
     ///
     /// # Errors
-    /// When it still cannot be saved: then nothing is to be learned that would be kept.
+    /// When there is no room: then nothing is to be learned that would be kept.
     pub fn before(
         &mut self,
         task: TaskDigest,
         parameters: usize,
         has_velocity: bool,
     ) -> Result<Option<Arc<Rest>>, UnsentError> {
-        if self.is_stuck {
-            let mut as_large = self.kept.clone();
-            as_large.retain(|kept| kept.task != task);
-            let rest = Arc::new(Rest::nothing(parameters, has_velocity));
-            as_large.push(Kept { task, since: self.seen, last: self.seen, rest });
-            self.make_room(&mut as_large);
-            self.store.save(&encode(&as_large))?;
-            self.store.save(&encode(&self.kept))?;
-            self.is_stuck = false;
+        let bytes = 4 * parameters as u64 * if has_velocity { 2 } else { 1 };
+        let others = self.kept.iter().filter(|kept| kept.task != task).map(|kept| kept.rest.bytes());
+        let mut then: Vec<u64> = others.collect();
+        then.extend((self.keep.days > 0 && bytes <= self.keep.bytes).then_some(bytes));
+        then.drain(..self.too_many(&then));
+        // Who keeps nothing, and kept nothing, writes nothing.
+        if !(then.is_empty() && self.kept.is_empty()) {
+            let of_tasks = then.iter().map(|bytes| OF_TASK as u64 + bytes).fold(0, u64::saturating_add);
+            self.store.has_room(of_tasks.saturating_add((HEAD + CHECKSUM) as u64))?;
         }
         Ok(self.of(&task, parameters).cloned())
     }
@@ -201,7 +198,7 @@ impl<S: Store> Unsent<S> {
     /// When that cannot be saved.
     pub fn forget(store: &mut S) -> Result<(), UnsentError> {
         match store.load()? {
-            Some(_) => Ok(store.save(&encode(&[]))?),
+            Some(_) => Ok(store.save(&encode(0, &[]))?),
             None => Ok(()),
         }
     }
@@ -209,7 +206,8 @@ impl<S: Store> Unsent<S> {
     /// Describes it for its owner; nothing where there is nothing.
     #[must_use]
     pub fn page(&self, today: u32) -> Option<String> {
-        let oldest = self.kept.iter().map(|kept| kept.since).min()?;
+        let (kept, today) = self.as_of(today);
+        let oldest = kept.iter().map(|kept| kept.since).min()?;
         let days = today.saturating_sub(oldest);
         let ago = match days {
             0 => "from today".to_owned(),
@@ -228,47 +226,45 @@ impl<S: Store> Unsent<S> {
         self.store
     }
 
-    /// What is kept with the days of today's clock, and the day: those that the clock was set back are taken from all of them.
+    /// What is kept with the days of today's clock, and the day.
     fn as_of(&self, today: u32) -> (Vec<Kept>, u32) {
-        let latest = self.kept.iter().map(|kept| kept.last).fold(self.seen, u32::max);
-        let today = if today < CLOCK_IS_SET { latest.max(today) } else { today };
-        let back = latest.saturating_sub(today);
-        let set_back = |kept: &Kept| {
-            let [since, last] = [kept.since, kept.last].map(|day| day.saturating_sub(back));
+        let told = Told::new(today, self.kept.iter().map(|kept| kept.last).fold(self.seen, u32::max));
+        let by_now = |kept: &Kept| {
+            let [since, last] = [kept.since, kept.last].map(|day| told.recorded(day));
             Kept { since, last, ..kept.clone() }
         };
-        (self.kept.iter().map(set_back).collect(), today)
+        (self.kept.iter().map(by_now).collect(), told.today)
     }
 
     fn replace(&mut self, mut kept: Vec<Kept>, today: u32) -> Result<(), UnsentError> {
         kept.retain(|kept| today.saturating_sub(kept.since) < self.keep.days);
-        self.make_room(&mut kept);
+        let bytes: Vec<u64> = kept.iter().map(|kept| kept.rest.bytes()).collect();
+        kept.drain(..self.too_many(&bytes));
         let is_same = kept.len() == self.kept.len() && kept.iter().zip(&self.kept).all(|(new, old)| new.is(old));
-        if !is_same {
-            let saved = self.store.save(&encode(&kept));
-            self.is_stuck = saved.is_err();
-            saved?;
+        let is_same_day = today == self.seen || kept.is_empty();
+        if !(is_same && is_same_day) {
+            self.store.save(&encode(today, &kept))?;
             self.kept = kept;
         }
         self.seen = today;
         Ok(())
     }
 
-    /// What was longest not sent for goes first.
-    fn make_room(&self, kept: &mut Vec<Kept>) {
-        let bytes = |kept: &[Kept]| kept.iter().map(|kept| kept.rest.bytes()).fold(0, u64::saturating_add);
-        while kept.len() > MOST_TASKS || bytes(kept.as_slice()) > self.keep.bytes {
-            kept.remove(0);
-        }
+    /// How many of the rests with so many bytes have to make room: what was longest not sent for goes first.
+    fn too_many(&self, bytes: &[u64]) -> usize {
+        let fits = |from: usize| {
+            let left = &bytes[from..];
+            left.len() <= MOST_TASKS && left.iter().copied().fold(0, u64::saturating_add) <= self.keep.bytes
+        };
+        (0..bytes.len()).find(|from| fits(*from)).unwrap_or(bytes.len())
     }
 }
 
-fn encode(all: &[Kept]) -> Vec<u8> {
+fn encode(seen: u32, all: &[Kept]) -> Vec<u8> {
     let numbers: usize = all.iter().flat_map(|kept| kept.rest.vectors()).map(<[f32]>::len).sum();
     let mut out = Vec::with_capacity(HEAD + all.len() * OF_TASK + 4 * numbers + CHECKSUM);
     out.extend_from_slice(NAME);
-    out.extend_from_slice(&FORMAT.to_le_bytes());
-    out.extend_from_slice(&(all.len() as u32).to_le_bytes());
+    [FORMAT, seen, all.len() as u32].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
     for Kept { task, since, last, rest } in all {
         let vectors = rest.vectors();
         out.extend_from_slice(&task.0);
@@ -281,11 +277,12 @@ fn encode(all: &[Kept]) -> Vec<u8> {
     out
 }
 
-fn decode(bytes: &[u8]) -> Result<Vec<Kept>, UnsentError> {
+/// The latest day, and what is kept.
+fn decode(bytes: &[u8]) -> Result<(u32, Vec<Kept>), UnsentError> {
     read(bytes).ok_or(UnsentError::Damaged)
 }
 
-fn read(bytes: &[u8]) -> Option<Vec<Kept>> {
+fn read(bytes: &[u8]) -> Option<(u32, Vec<Kept>)> {
     let (said, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM)?)?;
     if Sha256::digest(said)[..] != *checksum || !said.starts_with(NAME) || said.len() < HEAD {
         return None;
@@ -294,7 +291,8 @@ fn read(bytes: &[u8]) -> Option<Vec<Kept>> {
     if number(said, NAME.len())? != FORMAT {
         return None;
     }
-    let (count, mut left) = (number(said, NAME.len() + 4)?, &said[HEAD..]);
+    let (seen, count) = (number(said, NAME.len() + 4)?, number(said, NAME.len() + 8)?);
+    let mut left = &said[HEAD..];
     let mut all = Vec::new();
     for _ in 0..count {
         let (head, after) = left.split_at_checked(OF_TASK)?;
@@ -310,7 +308,7 @@ fn read(bytes: &[u8]) -> Option<Vec<Kept>> {
         });
         left = after;
     }
-    left.is_empty().then_some(all)
+    left.is_empty().then_some((seen, all))
 }
 
 fn floats(bytes: &[u8], count: u32) -> Option<(Vec<f32>, &[u8])> {
@@ -321,7 +319,10 @@ fn floats(bytes: &[u8], count: u32) -> Option<(Vec<f32>, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::{MemoryStore, ModelDigest};
+    use crate::{
+        days::CLOCK_IS_SET,
+        guard::{MemoryStore, ModelDigest},
+    };
 
     const KEEP: Keep = Keep { days: 30, bytes: 1000 };
 
@@ -409,8 +410,8 @@ mod tests {
         unsent.learned(asked(1, 0), Some(rest(1.0)));
         unsent.left(0, ahead).unwrap();
         unsent.let_go_of_old(ahead + 10).unwrap();
-        // It is right again, in this life and after a restart: ten days of thirty have passed, or at least those until the last input.
-        for (mut unsent, age) in [(open(unsent.store.clone(), now), 0), (unsent, 10)] {
+        // It is right again, in this life and after a restart: ten days of thirty have passed.
+        for (mut unsent, age) in [(open(unsent.store.clone(), now), 10), (unsent, 10)] {
             unsent.let_go_of_old(now).unwrap();
             assert_eq!(
                 (unsent.kept[0].since, kept(&unsent, 1)),
@@ -445,6 +446,25 @@ mod tests {
         unsent.let_go_of_old(now + 29).unwrap();
         assert!(kept(&unsent, 1).is_some());
         unsent.let_go_of_old(now + 30).unwrap();
+        assert_eq!(kept(&unsent, 1), None);
+    }
+
+    /// A clock that was set back while the device was off made what was kept as young as its last input.
+    #[test]
+    fn days_that_passed_before_a_restart_have_passed() {
+        let (now, later) = (CLOCK_IS_SET + 100, CLOCK_IS_SET + 125);
+        let mut unsent = open(MemoryStore::default(), now);
+        unsent.learned(asked(1, 0), Some(rest(1.0)));
+        unsent.left(0, now).unwrap();
+        for day in now..=later {
+            unsent.let_go_of_old(day).unwrap();
+        }
+        let mut unsent = open(unsent.into_store(), now);
+        assert_eq!(unsent.kept[0].since, now - 25);
+        assert!(unsent.page(now).unwrap().contains("from 25 days ago"));
+        unsent.let_go_of_old(now + 4).unwrap();
+        assert!(kept(&unsent, 1).is_some());
+        unsent.let_go_of_old(now + 5).unwrap();
         assert_eq!(kept(&unsent, 1), None);
     }
 
@@ -498,9 +518,14 @@ mod tests {
         }
 
         fn save(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
-            match bytes.len() > self.1 {
+            self.has_room(bytes.len() as u64)?;
+            self.0.save(bytes)
+        }
+
+        fn has_room(&mut self, bytes: u64) -> Result<(), StoreError> {
+            match bytes > self.1 as u64 {
                 true => Err(StoreError::Failed { doing: "write", place: "it".into(), problem: "full".into() }),
-                false => self.0.save(bytes),
+                false => Ok(()),
             }
         }
     }
@@ -518,24 +543,34 @@ mod tests {
 
     /// Text was learned from and deleted in every round, and no report left.
     #[test]
-    fn who_cannot_keep_anything_learns_nothing_until_there_is_room_again() {
-        let (of_nothing, of_one) = (HEAD + CHECKSUM, HEAD + OF_TASK + 24 + CHECKSUM);
-        let mut unsent = Unsent::open(Fails(MemoryStore::default(), of_nothing), KEEP, 100).unwrap();
-        let before = |unsent: &mut Unsent<Fails>| unsent.before(TaskDigest([1; 32]), 3, true);
-        assert_eq!(before(&mut unsent), Ok(None), "nobody knows yet");
-        unsent.learned(asked(1, 0), Some(rest(1.0)));
-        unsent.left(0, 100).unwrap_err();
-        for room in [0, of_nothing, of_one - 1] {
+    fn who_cannot_keep_anything_learns_nothing_until_there_is_room() {
+        let of_tasks = |tasks: usize| HEAD + tasks * (OF_TASK + 24) + CHECKSUM;
+        let mut unsent = Unsent::open(Fails(MemoryStore::default(), 0), KEEP, 100).unwrap();
+        let before = |unsent: &mut Unsent<Fails>, task: u8| unsent.before(TaskDigest([task; 32]), 3, true);
+        for room in [0, of_tasks(0), of_tasks(1) - 1] {
             unsent.store.1 = room;
-            assert!(before(&mut unsent).is_err(), "{room} bytes are not enough for what would be kept");
+            assert!(before(&mut unsent, 1).is_err(), "{room} bytes are not enough for what would be kept");
         }
-        unsent.store.1 = of_one;
-        assert_eq!(before(&mut unsent), Ok(None));
-        assert_eq!(unsent.store.0.bytes.as_ref().map(Vec::len), Some(of_nothing), "what was tried is not kept");
-        unsent.learned(asked(1, 1), Some(rest(2.0)));
-        unsent.left(1, 100).unwrap();
+        unsent.store.1 = of_tasks(1);
+        assert_eq!(before(&mut unsent, 1), Ok(None));
+        assert_eq!(unsent.store.0.bytes, None, "nothing is written for that");
+        unsent.learned(asked(1, 0), Some(rest(1.0)));
+        unsent.left(0, 100).unwrap();
+        let durable = unsent.store.0.bytes.clone();
+        assert_eq!(before(&mut unsent, 1), Ok(Some(Arc::new(rest(1.0)))));
+        // With another task there is more to save, and a smaller save that worked says nothing of that.
+        unsent.let_go_of_old(100).unwrap();
+        assert!(before(&mut unsent, 2).is_err());
+        unsent.store.1 = of_tasks(2);
+        assert_eq!(before(&mut unsent, 2), Ok(None));
+        assert_eq!(unsent.store.0.bytes, durable, "what is kept is not touched");
+        // What is too large to be kept, or never kept, needs no room; what it takes the place of makes some.
+        unsent.store.1 = of_tasks(1);
+        assert_eq!(unsent.before(TaskDigest([2; 32]), 251, false), Ok(None));
         unsent.store.1 = 0;
-        assert_eq!(before(&mut unsent), Ok(Some(Arc::new(rest(2.0)))), "nothing failed since");
+        assert!(before(&mut unsent, 1).is_err(), "it may have worked before");
+        let mut nothing = Unsent::open(Fails(MemoryStore::default(), 0), Keep { days: 0, ..KEEP }, 100).unwrap();
+        assert_eq!(before(&mut nothing, 1), Ok(None));
     }
 
     #[test]

@@ -101,15 +101,19 @@ impl UploadTerms {
         (4 * vectors).saturating_mul(parameters)
     }
 
-    /// Bytes that it takes beside training: the coordinates and what is sent of them, and what is kept, as it was and as it will be.
+    /// Bytes that it takes beside training: the coordinates and what is sent of them; and while what is kept is saved ([`crate::unsent`]), that of all tasks as it was, of this
+    /// one as it will be, and all of that as it is written. All tasks together have at most so many bytes.
     #[must_use]
-    pub fn memory(&self, parameters: u64) -> u64 {
+    pub fn memory(&self, parameters: u64, unsent_bytes: u64) -> u64 {
         let chosen = match self {
             Self::Largest { .. } => parameters.saturating_mul(8),
             // And what it is drawn in.
             Self::Mask { coordinates, .. } => coordinates.saturating_mul(8).saturating_add(parameters / 4),
         };
-        chosen.saturating_add(self.kept_bytes(parameters).saturating_mul(2))
+        match self.kept_bytes(parameters) {
+            0 => chosen,
+            kept => chosen.saturating_add(kept).saturating_add(unsent_bytes.saturating_mul(2)),
+        }
     }
 }
 
@@ -463,8 +467,8 @@ mod tests {
             [400, 800, 400, 0]
         );
         assert_eq!(
-            [largest(0.0), largest(0.9), mask(true), mask(false)].map(|u| u.memory(100)),
-            [1600, 2400, 905, 105]
+            [largest(0.0), largest(0.9), mask(true), mask(false)].map(|u| u.memory(100, 1000)),
+            [3200, 3600, 2505, 105]
         );
         assert_eq!((Rest::nothing(100, true).bytes(), Rest::nothing(100, false).bytes()), (800, 400));
     }

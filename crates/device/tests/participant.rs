@@ -495,7 +495,7 @@ fn who_could_not_come_again_before_the_end_keeps_nothing_for_later() {
     let offered = Offered::new(3);
     for (step, is_last) in [(1, false), (997, false), (998, true), (999, true)] {
         let mut host = Host::new(Policy::default(), 1);
-        assert_eq!(host.assigned(&offered, step).is_last, is_last, "step {step}");
+        assert_eq!(host.idle().assigned(&offered, step).is_last, is_last, "step {step}");
     }
 }
 

@@ -180,9 +180,9 @@ fn parts_of_updates_and_what_is_kept_of_them_have_bounds() {
     let trainer = read(&terms, Bounds::default()).unwrap().learner().memory().trainer;
     // Of 303 parameters: what is kept, and what the part takes beside training.
     for (upload, unsent_bytes, part) in [
-        (LARGEST, 4 * 303, 16 * 303),
-        (WITH_MOMENTUM, 8 * 303, 24 * 303),
-        (mask(true), 4 * 303, 8 * 302 + 303 / 4 + 8 * 303),
+        (LARGEST, 4 * 303, 8 * 303 + 3 * 4 * 303),
+        (WITH_MOMENTUM, 8 * 303, 8 * 303 + 3 * 8 * 303),
+        (mask(true), 4 * 303, 8 * 302 + 303 / 4 + 3 * 4 * 303),
         (mask(false), 0, 8 * 302 + 303 / 4),
     ] {
         terms.upload = Some(upload);

@@ -13,6 +13,16 @@
 //! **What belongs together.** A part may be kept where it fits best: models and states are large and never changed, so object storage can have them. Two
 //! things must be of one transaction, wherever they are: the pointer to the model that devices are given moves only while the ledger's head is the one
 //! that is shown ([`TaskState::publish_model`]); and a batch of the coordinator is there whole or not at all.
+//!
+//! **What else each of them owes**, beyond what a contract can ask of one that is open:
+//!
+//! - *One writer.* While a server has it open for writing, no other server does, also not one on another machine; who lost it writes nothing any more. Readers are no
+//!   writers, and have no secrets.
+//! - *An old copy is refused.* One that was set back has forgotten who was given a task, and limits on participation would not hold. Between two releases the head
+//!   of the ledger is the same, so what is witnessed apart from the data is both the head and the count of batches in which devices are given a task
+//!   (for SQLite the files `ledger.head` and `assignments` of the secrets; `tests/sqlite.rs`: `p17_...`). Data first, witness second, and both before a device hears of it.
+//! - *Secrets are private, and apart from the data.* What is backed up and read by others is the data; keys of noise, of pseudonyms, of places and of sealed sums
+//!   are never in it, nor in a copy of it, and are for the server alone. A key that is destroyed is nowhere any more.
 
 use std::{error::Error, sync::Arc};
 

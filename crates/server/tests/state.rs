@@ -1,7 +1,13 @@
 //! The contract of a server's state: a database that keeps it, and those of its parts, can take the place of SQLite. Both that there are keep it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-use std::{net::IpAddr, path::Path, sync::Mutex};
+use std::{
+    net::IpAddr,
+    path::Path,
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
 
 use device::protocol::message::DeviceKey;
 use federated::{
@@ -177,24 +183,34 @@ fn a_server_runs_on_any_state() {
 
 fn begins_a_task<S: State>(state: &S, folder: &Path) {
     let said = Mutex::new(Vec::new());
-    for _ in 0..2 {
+    for life in 1..=2 {
         let stop = Stop::new();
         let happens = |happened: &Happened<'_>| match happened {
-            Happened::Running { round, .. } => {
-                said.lock().unwrap().push(*round);
-                stop.ask();
-            }
+            Happened::Running { round, .. } => said.lock().unwrap().push(*round),
             Happened::Broken { error, .. } => panic!("{error}"),
             _ => {}
         };
-        serve(state, task(), settings(folder), &stop, &happens).unwrap();
+        let is_there = || {
+            let published = || state.read_task("words").is_ok_and(|words| words.published_model().unwrap().is_some());
+            said.lock().unwrap().len() == life && published()
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let began = Instant::now();
+                while !is_there() && began.elapsed() < Duration::from_secs(60) {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                stop.ask();
+            });
+            serve(state, task(), settings(folder), &stop, &happens).unwrap();
+        });
     }
     assert_eq!(*said.lock().unwrap(), [0, 0]);
     let words = state.read_task("words").unwrap();
     let ledger = Ledger::open(words.home().read_store().unwrap(), None, &[]).unwrap();
     assert_eq!(ledger.head().length, 1, "its plan");
     let published = words.published_model().unwrap();
-    assert!(published.is_none_or(|model| model.rounds == 0 && model.head == ledger.head()), "{published:?}");
+    assert!(published.is_some_and(|model| model.rounds == 0 && model.head == ledger.head()), "{published:?}");
     let listed = list(state, &Orders::in_data(&folder.join("data"))).unwrap();
     assert!(matches!(&listed[..], [one] if one.task == "words" && one.ledger.is_some()), "{listed:?}");
 }

@@ -6,6 +6,9 @@
 //! Lines of a folder are known by digests, so that they are taken in once ([`TextStore::take_in`]). As long as a line stands in the folder its
 //! digest tells nobody anything; it goes when the folder is looked at and the line has not been there for as many days as text is kept.
 //! Until then anyone with the file can check whether a guessed line was imported.
+//!
+//! **Clocks are wrong at times** ([`device::days`]). The latest day that the store was told is in the file; a clock that is set back makes neither text nor digests younger,
+//! also over restarts, and what comes after that is as young as it is.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,6 +18,7 @@ use std::{
 };
 
 use device::{
+    days::Told,
     guard::{Store, file::FileStore},
     protocol::task::{Text, TextPost},
 };
@@ -24,7 +28,10 @@ use sha2::{Digest, Sha256};
 use super::{TextFolder, TextSource};
 use crate::AgentError;
 
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
+
+/// The one before had no latest day.
+const WITHOUT_LATEST_DAY: u32 = 2;
 
 /// `1 post`, `2 posts`.
 fn counted(number: u64, thing: &str) -> String {
@@ -71,11 +78,36 @@ struct Kit {
     posts: Vec<Kept>,
     /// Digests of lines that were taken in, and the day on which each was last seen in the folder.
     taken: BTreeMap<String, u32>,
+    /// The latest day that it was told, by the clock as it is now.
+    #[serde(default)]
+    seen: u32,
 }
 
 impl Kit {
     const fn new(keep: Keep) -> Self {
-        Self { format: FORMAT, keep, next: 0, learned: 0, posts: Vec::new(), taken: BTreeMap::new() }
+        Self { format: FORMAT, keep, next: 0, learned: 0, posts: Vec::new(), taken: BTreeMap::new(), seen: 0 }
+    }
+
+    /// The latest day of all that is recorded.
+    fn latest(&self) -> u32 {
+        self.posts.iter().map(|post| post.day).chain(self.taken.values().copied()).fold(self.seen, u32::max)
+    }
+
+    /// The same with the days of today's clock; none says that it is not looked at.
+    fn on(mut self, clock: Option<u32>) -> Self {
+        let latest = self.latest();
+        let told = Told::new(clock.unwrap_or(latest), latest);
+        self.posts.iter_mut().for_each(|post| post.day = told.recorded(post.day));
+        self.taken.values_mut().for_each(|day| *day = told.recorded(*day));
+        self.seen = told.today;
+        self
+    }
+
+    /// Whether it says the same. Where nothing has a day, the latest says nothing.
+    fn says_the_same(&self, other: &Self) -> bool {
+        let has_days = !self.posts.is_empty() || !self.taken.is_empty();
+        let seen = if has_days { self.seen } else { other.seen };
+        Self { seen, ..self.clone() } == *other
     }
 
     /// Whether each post has a number of its own, in their order, and more can be added for ever.
@@ -88,19 +120,20 @@ impl Kit {
         self.posts.iter().map(|post| post.text.len()).sum()
     }
 
-    fn push(&mut self, TextPost { text, labels }: TextPost, day: u32) {
-        self.posts.push(Kept { id: self.next, day, text, labels });
+    /// Adds a post of today.
+    fn push(&mut self, TextPost { text, labels }: TextPost) {
+        self.posts.push(Kept { id: self.next, day: self.seen, text, labels });
         self.next += 1;
     }
 
-    const fn is_too_old(&self, post: &Kept, today: u32) -> bool {
-        today.saturating_sub(post.day) >= self.keep.days
+    const fn is_too_old(&self, post: &Kept) -> bool {
+        self.seen.saturating_sub(post.day) >= self.keep.days
     }
 
     /// Drops what is too old, and then the oldest until the rest fits.
-    fn keep_to_limits(&mut self, today: u32) {
+    fn keep_to_limits(&mut self) {
         let posts = std::mem::take(&mut self.posts);
-        self.posts = posts.into_iter().filter(|post| !self.is_too_old(post, today)).collect();
+        self.posts = posts.into_iter().filter(|post| !self.is_too_old(post)).collect();
         let mut bytes = self.bytes();
         let too_many = self.posts.iter().take_while(|post| {
             let is_over = bytes > self.keep.bytes;
@@ -122,7 +155,6 @@ struct Inside<S> {
     kit: Kit,
     /// The posts that were given out last, or as many of them as were read.
     given: Vec<u64>,
-    today: u32,
 }
 
 impl TextStore<FileStore> {
@@ -142,7 +174,7 @@ impl TextStore<FileStore> {
     pub fn found_in(path: &Path, today: u32) -> Result<Option<Self>, AgentError> {
         let mut store = FileStore::lock(path)?;
         let kit = load(&mut store, today).map_err(|error| at(path, error))?;
-        Ok(kit.map(|kit| Self::of(store, kit, today)))
+        Ok(kit.map(|kit| Self::of(store, kit.on(Some(today)))))
     }
 }
 
@@ -153,13 +185,29 @@ impl<S: Store> TextStore<S> {
     /// When it cannot be read or written.
     pub fn open(mut store: S, keep: Keep, today: u32) -> Result<Self, AgentError> {
         let kit = load(&mut store, today)?.unwrap_or_else(|| Kit::new(keep));
-        let opened = Self::of(store, kit, today);
-        opened.change(today, |kit| kit.keep = keep)?;
+        let opened = Self::of(store, kit);
+        opened.change(Some(today), |kit| kit.keep = keep)?;
         Ok(opened)
     }
 
-    const fn of(store: S, kit: Kit, today: u32) -> Self {
-        Self(Mutex::new(Inside { store, kit, given: Vec::new(), today }))
+    const fn of(store: S, kit: Kit) -> Self {
+        Self(Mutex::new(Inside { store, kit, given: Vec::new() }))
+    }
+
+    /// Deletes all text in a store, also what this program cannot read. What it can read keeps the digests of lines that were taken in; where they are lost
+    /// with the rest, this returns false, and lines that still stand in a folder are taken in again.
+    ///
+    /// # Errors
+    /// When it cannot be read from where it is kept, or not be written.
+    pub fn forget(store: &mut S, today: u32) -> Result<bool, AgentError> {
+        let (kit, is_read) = match load(store, today) {
+            Ok(None) => return Ok(true),
+            Ok(Some(kit)) => (Kit { posts: Vec::new(), ..kit.on(Some(today)) }, true),
+            Err(AgentError::Text { .. }) => (Kit::new(Keep::default()), false),
+            Err(error) => return Err(error),
+        };
+        store.save(&serde_json::to_vec(&kit).map_err(AgentError::Unwritten)?)?;
+        Ok(is_read)
     }
 
     /// Adds a post, durably. If there is no room, the oldest posts are deleted.
@@ -167,7 +215,7 @@ impl<S: Store> TextStore<S> {
     /// # Errors
     /// When it cannot be written.
     pub fn add(&self, post: TextPost, today: u32) -> Result<(), AgentError> {
-        self.change(today, |kit| kit.push(post, today))
+        self.change(Some(today), |kit| kit.push(post))
     }
 
     /// Takes in what is in a folder: each line once, ever, and as many times as it stands there. What does not fit stays in the folder until
@@ -176,8 +224,9 @@ impl<S: Store> TextStore<S> {
     /// # Errors
     /// When it cannot be written.
     pub fn take_in(&self, found: Vec<TextPost>, today: u32) -> Result<(), AgentError> {
-        self.change(today, |kit| {
-            kit.keep_to_limits(today);
+        self.change(Some(today), |kit| {
+            kit.keep_to_limits();
+            let today = kit.seen;
             let mut room = kit.keep.bytes.saturating_sub(kit.bytes());
             let most = kit.keep.bytes;
             let (mut seen, mut is_full) = (BTreeMap::new(), false);
@@ -187,7 +236,7 @@ impl<S: Store> TextStore<S> {
                 let digest = digest(&post.text, *times);
                 *times += 1;
                 if let Some(day) = kit.taken.get_mut(&digest) {
-                    *day = today.max(*day);
+                    *day = today;
                     continue;
                 }
                 // What comes after it waits too: the oldest is first.
@@ -195,7 +244,7 @@ impl<S: Store> TextStore<S> {
                 if !is_full {
                     room -= post.text.len();
                     kit.taken.insert(digest, today);
-                    kit.push(post, today);
+                    kit.push(post);
                 }
             }
             // Only who has looked knows what is not there any more.
@@ -204,12 +253,14 @@ impl<S: Store> TextStore<S> {
         })
     }
 
-    /// Deletes the text. Lines of a folder that were taken in are not taken in again.
+    /// Deletes what is too old. A store in which nothing has a day is not written.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn clear(&self) -> Result<(), AgentError> {
-        self.change(0, |kit| kit.posts.clear())
+    pub fn let_go_of_what_is_too_old(&self, today: u32) -> Result<(), AgentError> {
+        // It is looked at every few seconds, and all text is not copied for that.
+        let seen = self.lock().kit.seen;
+        if Told::new(today, seen).today == seen { Ok(()) } else { self.change(Some(today), |_| {}) }
     }
 
     /// Bytes that are kept.
@@ -222,8 +273,8 @@ impl<S: Store> TextStore<S> {
     #[must_use]
     pub fn page(&self) -> String {
         let inside = self.lock();
-        let Kit { keep, learned, posts, .. } = &inside.kit;
-        let oldest = posts.first().map(|post| inside.today.saturating_sub(post.day));
+        let Kit { keep, learned, posts, seen, .. } = &inside.kit;
+        let oldest = posts.first().map(|post| seen.saturating_sub(post.day));
         let waiting = match oldest {
             None => "nothing".to_owned(),
             Some(days) => {
@@ -239,17 +290,17 @@ impl<S: Store> TextStore<S> {
         )
     }
 
-    fn change(&self, today: u32, change: impl FnOnce(&mut Kit)) -> Result<(), AgentError> {
+    /// On this day, by a clock that may be wrong; none where nobody looked at it.
+    fn change(&self, clock: Option<u32>, change: impl FnOnce(&mut Kit)) -> Result<(), AgentError> {
         let mut inside = self.lock();
-        inside.today = inside.today.max(today);
-        let mut kit = inside.kit.clone();
+        let mut kit = inside.kit.clone().on(clock);
         change(&mut kit);
-        kit.keep_to_limits(inside.today);
-        if kit != inside.kit {
+        kit.keep_to_limits();
+        if !kit.says_the_same(&inside.kit) {
             let bytes = serde_json::to_vec(&kit).map_err(AgentError::Unwritten)?;
             inside.store.save(&bytes)?;
-            inside.kit = kit;
         }
+        inside.kit = kit;
         Ok(())
     }
 
@@ -273,7 +324,7 @@ impl<S: Store + Send> TextSource for TextStore<S> {
     /// Deletes it.
     fn used(&self) -> Result<(), AgentError> {
         let given: BTreeSet<u64> = self.lock().given.iter().copied().collect();
-        self.change(0, |kit| {
+        self.change(None, |kit| {
             let before = kit.posts.len();
             kit.posts.retain(|post| !given.contains(&post.id));
             kit.learned += (before - kit.posts.len()) as u64;
@@ -281,11 +332,7 @@ impl<S: Store + Send> TextSource for TextStore<S> {
     }
 
     fn let_go_of_old(&self) -> Result<(), AgentError> {
-        let today = today();
-        let inside = self.lock();
-        let has_old = inside.kit.posts.iter().any(|post| inside.kit.is_too_old(post, today));
-        drop(inside);
-        if has_old { self.change(today, |_| {}) } else { Ok(()) }
+        self.let_go_of_what_is_too_old(today())
     }
 }
 
@@ -361,14 +408,8 @@ impl KitOfFormat1 {
     /// Their days begin now.
     fn into_kit(self, today: u32) -> Kit {
         let Self { keep, next, learned, posts, taken, .. } = self;
-        Kit {
-            format: FORMAT,
-            keep,
-            next,
-            learned,
-            posts,
-            taken: taken.into_iter().map(|digest| (digest, today)).collect(),
-        }
+        let kit = Kit { next, learned, posts, ..Kit::new(keep) }.on(Some(today));
+        Kit { taken: taken.into_iter().map(|digest| (digest, kit.seen)).collect(), ..kit }
     }
 }
 
@@ -378,7 +419,7 @@ fn load(store: &mut impl Store, today: u32) -> Result<Option<Kit>, AgentError> {
     let Format { format } = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
     let read = match format {
         1 => serde_json::from_slice(&bytes).map(|kit: KitOfFormat1| kit.into_kit(today)),
-        FORMAT => serde_json::from_slice(&bytes),
+        WITHOUT_LATEST_DAY | FORMAT => serde_json::from_slice(&bytes).map(|kit: Kit| Kit { format: FORMAT, ..kit }),
         got => {
             let problem =
                 format!("it has format {got}, but this program reads {FORMAT}; use the program that wrote it");

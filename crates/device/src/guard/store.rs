@@ -16,6 +16,15 @@ pub trait Store {
     /// # Errors
     /// When that is not certain.
     fn save(&mut self, bytes: &[u8]) -> Result<(), StoreError>;
+
+    /// Whether so many bytes could be saved now. What is kept is not touched, whatever happens meanwhile. A store that cannot tell says that they could.
+    ///
+    /// # Errors
+    /// When they could not.
+    fn has_room(&mut self, bytes: u64) -> Result<(), StoreError> {
+        let _ = bytes;
+        Ok(())
+    }
 }
 
 impl<S: Store + ?Sized> Store for Box<S> {
@@ -25,6 +34,10 @@ impl<S: Store + ?Sized> Store for Box<S> {
 
     fn save(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         (**self).save(bytes)
+    }
+
+    fn has_room(&mut self, bytes: u64) -> Result<(), StoreError> {
+        (**self).has_room(bytes)
     }
 }
 

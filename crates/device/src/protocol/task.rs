@@ -183,7 +183,7 @@ impl Task {
         match terms.evaluation {
             None => {
                 let trainers = terms.local.finetune.as_ref().map_or(1, FineTune::trainers);
-                let part = terms.upload.map_or(0, |upload| upload.memory(parameters));
+                let part = terms.upload.map_or(0, |upload| upload.memory(parameters, bounds.unsent_bytes));
                 let got = memory.trainer.saturating_mul(trainers).saturating_add(part);
                 at_most("the memory for training", got, bounds.training_bytes)?;
                 if terms.local.finetune.is_some() && !learner.finetunes() {

@@ -4,6 +4,7 @@ use device::learner::{Learner, language::LanguageLearner};
 use ledger::{Budget, DataSource, PublicData, Start};
 use lm::model::config::ModelConfig;
 use privacy::{AccountantKind, Adjacency, Delta, NoiseMultiplier, PrivacyEvent, SamplingRate, event::Noise};
+use sha2::{Digest, Sha256};
 
 use super::{Plan, Setting};
 use crate::config::{ConfigError, Document, tests::TEXT};
@@ -388,4 +389,29 @@ fn p3_noise_that_devices_add_needs_independent_rounds_without_sampling() {
     // Nobody's noise is left where as many may be corrupted as survive.
     let (key, _) = refused(&[&with(&arrival)[..], &["secagg.least_survivors=60"]].concat());
     assert_eq!(key, "secagg.noise");
+}
+
+/// A phrase was worded better, and no run with a sparse upload that was begun before could be resumed: the plan of its ledger was another.
+#[test]
+fn what_a_plan_says_stays_as_it_is_so_that_runs_of_earlier_versions_can_be_resumed() {
+    let devices = [&TREE[..], &["unit=device", "data.kind=devices"]].concat();
+    let sparse = ["noise_seed=1", "upload.kind=sparse", "upload.share=0.01"];
+    let mask = ["noise_seed=1", "upload.kind=mask", "upload.share=0.1", "upload.keep_rest=true"];
+    let mut others = Vec::new();
+    for (set, expected) in [
+        (&[][..], "5e2814e2bf0c1fb3"),
+        (&sparse, "ca444d4a631eb04b"),
+        (&mask, "59d2fccd748fa7ef"),
+        (&["aggregation=secagg", "clip.kind=adaptive", "clip.quantile=0.5"], "ccdb77f77a1abed9"),
+        (&["privacy.mechanism=none", "privacy.noise_multiplier=", "privacy.delta="], "75d3b72007ee666d"),
+        (&TREE, "91ef387eb76e59fd"),
+        (&devices, "19990657d0f002fb"),
+        (&[&devices[..], &sparse[1..]].concat(), "f7c9cd6e67719f69"),
+    ] {
+        let said = ledger::Plan { software: String::new(), ..plan(set).ledger };
+        let said = serde_json::to_string(&said).unwrap();
+        let digest = ledger::hex(&Sha256::digest(&said)[..8]);
+        others.extend((digest != expected).then(|| format!("{digest} is not {expected}: {said}")));
+    }
+    assert!(others.is_empty(), "if this is meant, tell users that such runs cannot be resumed:\n{}", others.join("\n"));
 }

@@ -170,17 +170,14 @@ impl UploadPlan {
         Ok((up, model))
     }
 
-    /// In words, for the ledger.
+    /// In words, for the ledger: a run that was begun before can be resumed only while they stay as they are ([`ledger::Plan::is_same_run`]).
     pub(super) fn words(&self) -> Option<String> {
         let percent = |share: f64| format!("{} %", numbers::four_digits(100.0 * share));
         Some(match self.said? {
             Upload::Grid => "all coordinates, as integers".to_owned(),
             Upload::Dense => "all coordinates, as 32-bit floats, rounded to the grid by the server".to_owned(),
             Upload::Sparse(sparse) => {
-                format!(
-                    "the largest {} of the coordinates; the device keeps the others for later rounds",
-                    percent(sparse.share)
-                )
+                format!("the largest {} of the coordinates; the others are kept by the device", percent(sparse.share))
             }
             Upload::Mask(mask) => {
                 let others = if mask.keep_rest { "are kept by the device" } else { "are forgotten" };

@@ -9,6 +9,8 @@
 //! **To save** is to write `FILE.new`, sync it, rename it to `FILE` and sync the folder, in this order. After the loss of
 //! power at any point `FILE` is the old one or the new one, whole. What else is found there is damage.
 //!
+//! **To look whether there is room** is to write as many bytes to `FILE.new`, sync it and remove it: `FILE` is not touched.
+//!
 //! **What was never saved goes** when the file is loaded: text and what was learned from it are in `FILE.new` too, and nobody would delete it there.
 //!
 //! The folder must exist, and be as durable as the guard is to be: who makes it syncs what it lies in.
@@ -17,13 +19,13 @@
 mod power_loss;
 
 use std::{
-    io,
+    io::{self, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use durable::{
-    disk::{Disk, Lock, OsDisk},
+    disk::{Disk, How, Lock, OsDisk},
     files::{self, FileError, Replacement, beside, folder},
 };
 use sha2::{Digest, Sha256};
@@ -108,6 +110,35 @@ impl Store for FileStore {
         self.known = Some(Some(Sha256::digest(bytes).into()));
         Ok(())
     }
+
+    fn has_room(&mut self, bytes: u64) -> Result<(), StoreError> {
+        let new = self.new_file();
+        let written = self.disk.remove(&new).and_then(|()| {
+            let mut file = self.disk.writer(&new, How::New { private: true })?;
+            fill(&mut file, bytes)?;
+            file.sync()
+        });
+        let removed = self.disk.remove(&new);
+        written.and(removed).map_err(failed("write", &new))
+    }
+}
+
+/// Bytes that no file system takes for holes, and that none makes smaller by much.
+fn fill(out: &mut dyn Write, bytes: u64) -> io::Result<()> {
+    let (mut piece, mut state) = (vec![0; 1 << 16], 1_u64);
+    let mut left = bytes;
+    while left > 0 {
+        for eight in piece.as_chunks_mut::<8>().0 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            *eight = state.to_le_bytes();
+        }
+        let now = left.min(piece.len() as u64);
+        out.write_all(&piece[..now as usize])?;
+        left -= now;
+    }
+    Ok(())
 }
 
 fn digest(mut reader: impl io::Read) -> io::Result<[u8; 32]> {

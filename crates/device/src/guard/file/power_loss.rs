@@ -132,6 +132,7 @@ fn what_is_said_to_be_deleted_is_in_no_file_whenever_the_power_went() {
     let story = |disk: &LossyDisk| -> Option<()> {
         let mut unsent = Unsent::open(file(disk, "/device/unsent").ok()?, KEEP, 100).ok()?;
         for step in 0..2 {
+            unsent.before(asked(step).task, 20, false).ok()?;
             unsent.learned(asked(step), Some(Rest::new(vec![learned; 20], Vec::new())));
             unsent.left(step, 100).ok()?;
         }
@@ -163,4 +164,38 @@ fn what_is_said_to_be_deleted_is_in_no_file_whenever_the_power_went() {
         }
     }
     assert!(had > 50, "only {had} crashes left anything");
+}
+
+/// Whoever looked whether there is room wrote over what was kept, and put it back afterwards: a loss of power in between lost it.
+#[test]
+fn who_looks_for_room_loses_nothing_whenever_the_power_goes() {
+    let story = |disk: &LossyDisk, is_kept: &mut bool| -> Option<()> {
+        let mut unsent = Unsent::open(file(disk, "/device/unsent").ok()?, KEEP, 100).ok()?;
+        unsent.learned(asked(0), Some(Rest::new(vec![0.5; 20], Vec::new())));
+        unsent.left(0, 100).ok()?;
+        *is_kept = true;
+        for task in [1, 2, 3] {
+            unsent.before(TaskDigest([task; 32]), 20, true).ok()?;
+        }
+        Some(())
+    };
+    let mut crashes = 0;
+    for crash_at in 1.. {
+        let mut finished = false;
+        for case in 0..24 {
+            let mut adversary = if case == 0 { Adversary::KeepsAll } else { Adversary::Random(crash_at * 1000 + case) };
+            let (disk, mut is_kept) = (LossyDisk::cut_at(crash_at), false);
+            finished = story(&disk, &mut is_kept).is_some();
+            crashes += u32::from(is_kept && !finished);
+            disk.restart(&mut adversary, None);
+            let unsent = Unsent::open(file(&disk, "/device/unsent").unwrap(), KEEP, 100).unwrap();
+            let found = unsent.of(&asked(0).task, 20).map(|rest| rest.vectors()[0].to_vec());
+            assert!(!is_kept || found == Some(vec![0.5; 20]), "cut at {crash_at}, {adversary:?}: {found:?}");
+            assert!(disk.names().iter().all(|name| !name.to_string_lossy().ends_with(".new")));
+        }
+        if finished {
+            break;
+        }
+    }
+    assert!(crashes > 100, "only {crashes} crashes while it was looked");
 }
