@@ -166,7 +166,7 @@ fn what_is_said_to_be_deleted_is_in_no_file_whenever_the_power_went() {
     assert!(had > 50, "only {had} crashes left anything");
 }
 
-/// Whoever looked whether there is room wrote over what was kept, and put it back afterwards: a loss of power in between lost it.
+/// A device that looked whether there is room wrote over what was kept, and put it back afterwards: a loss of power in between lost it.
 #[test]
 fn who_looks_for_room_loses_nothing_whenever_the_power_goes() {
     let story = |disk: &LossyDisk, is_kept: &mut bool| -> Option<()> {
