@@ -339,7 +339,7 @@ mod tests {
     }
 
     /// How the parts of an attempt went, as those who watch hear it: the counts of shapes, attempt and devices that were waited for together.
-    fn shapes(coordinator: &mut Coordinator) -> Vec<(&'static str, u64)> {
+    fn how_parts_went(coordinator: &mut Coordinator) -> Vec<(&'static str, u64)> {
         let mut all = Shapes::default();
         for seen in coordinator.take_seen() {
             match seen {
@@ -382,19 +382,19 @@ mod tests {
             }
             tickets[..2].iter().for_each(|ticket| _ = reports(&mut coordinator, ticket, 1));
             done(&mut coordinator);
-            assert_eq!(shapes(&mut coordinator), [("-v[]+^", 2)], "{then}: it may still come");
+            assert_eq!(how_parts_went(&mut coordinator), [("-v[]+^", 2)], "{then}: it may still come");
             does(&mut coordinator, &tickets[2]);
             coordinator.tick(5_000).unwrap();
-            assert_eq!(shapes(&mut coordinator), [(then, 1)]);
+            assert_eq!(how_parts_went(&mut coordinator), [(then, 1)]);
             coordinator.tick(50_000).unwrap();
-            assert_eq!(shapes(&mut coordinator), [], "{then}: nobody is counted twice");
+            assert_eq!(how_parts_went(&mut coordinator), [], "{then}: nobody is counted twice");
         }
         // One that comes after its time was refused, and has not vanished.
         let (mut coordinator, tickets) = given_to_three();
         coordinator.tick(1_001).unwrap();
         assert_eq!(begins(&mut coordinator, &tickets[0], 1_002), Some(Reason::Late.into()));
         coordinator.settle(&AT, &BTreeSet::new(), 1_003).unwrap();
-        assert_eq!(shapes(&mut coordinator), [("-v[]+#", 1), ("-!", 2)]);
+        assert_eq!(how_parts_went(&mut coordinator), [("-v[]+#", 1), ("-!", 2)]);
     }
 
     #[test]
