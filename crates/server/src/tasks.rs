@@ -84,6 +84,9 @@ pub struct Settings {
     pub pace: Pace,
     /// Is told what operators may see.
     pub observed: Arc<Observed>,
+    /// Routes that are answered beside the protocol's, such as a console's; none by default. They must have no path below /v1, nor /healthz,
+    /// and no fallback.
+    pub routes: axum::Router,
     /// Whether it ends when all its tasks are over.
     pub ends_with_tasks: bool,
 }
@@ -323,7 +326,8 @@ pub fn serve<S: State>(
     happens: &(dyn Fn(&Happened<'_>) + Sync),
 ) -> Result<(), ServeError> {
     let Settings { listen, data, transport, admission, attestation, .. } = settings;
-    let Settings { enrolments, means, limits, proxies, origins, pace, observed, ends_with_tasks, .. } = settings;
+    let Settings { enrolments, means, limits, proxies, origins, pace, routes, observed, ends_with_tasks, .. } =
+        settings;
     let happens = &|happened: &Happened<'_>| {
         happened.told_to(&observed);
         happens(happened);
@@ -361,7 +365,7 @@ pub fn serve<S: State>(
     let server = runtime.block_on(http::bind(listen, transport, limits))?.behind(proxies).open_to(origins);
     happens(&Happened::Listening(server.address()));
     let (closing, closed) = tokio::sync::oneshot::channel();
-    let app = http::app(Arc::new(hub.clone()), limits);
+    let app = http::app(Arc::new(hub.clone()), limits).merge(routes);
     let door = runtime.spawn(server.serve(app, async { _ = closed.await }));
     let serving = Serving { hub: &hub, state, store: &*store, orders: &orders, means, data: &data, stop, happens };
     let run = serving.run_until_it_stops(&ready, ends_with_tasks, closing);

@@ -42,6 +42,7 @@ pub(crate) fn settings(folder: &Path) -> Settings {
         origins: Origins::default(),
         pace: Pace { least_s: 0.0, ..Pace::default() },
         observed: Arc::default(),
+        routes: axum::Router::new(),
         ends_with_tasks: true,
     }
 }
