@@ -4,6 +4,8 @@
 //! |------------|----------------------------------------------------------------------------------|
 //! | [`http`]   | the HTTP server: an accept loop that slow and hostile clients cannot exhaust; routes |
 //! | [`hub`]    | the coordinator's thread, and the requests of the routes to it                      |
+//! | [`disk`]   | how much room a folder has                                                         |
+//! | `ready`    | whether the server can take devices now, and why not                               |
 //! | `heard`    | replay protection                                                                  |
 //! | `blobs`    | tasks and models that devices download, each in memory once                        |
 //! | `uploads`  | incoming reports                                                                  |
@@ -18,12 +20,14 @@
 
 pub mod attestation;
 mod blobs;
+pub mod disk;
 mod heard;
 pub mod http;
 pub mod hub;
 pub mod listing;
 pub mod observed;
 pub mod orders;
+mod ready;
 pub mod sqlite;
 pub mod state;
 pub mod tasks;

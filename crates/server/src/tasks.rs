@@ -82,9 +82,11 @@ pub struct Settings {
     pub origins: Origins,
     /// When devices are to come back.
     pub pace: Pace,
+    /// Is told of requests that were refused, or failed; nobody by default.
+    pub tells: http::Tells,
     /// Is told what operators may see.
     pub observed: Arc<Observed>,
-    /// Routes that are answered beside the protocol's, such as a console's; none by default. They must have no path below /v1, nor /healthz,
+    /// Routes that are answered beside the protocol's, such as a console's; none by default. They must have no path below /v1, nor /healthz, /readyz,
     /// and no fallback.
     pub routes: axum::Router,
     /// Whether it ends when all its tasks are over.
@@ -181,7 +183,8 @@ impl Happened<'_> {
         match self {
             Self::Failed { task, failed } => observed.failed(task, false, failed.reason.words()),
             Self::FailedEvaluation { task, failed } => observed.failed(task, true, failed.reason.words()),
-            Self::Over { task, .. } | Self::Broken { task, .. } => observed.gives_up(task),
+            Self::Over { task, .. } => observed.gives_up(task, false),
+            Self::Broken { task, .. } => observed.gives_up(task, true),
             _ => {}
         }
     }
@@ -326,8 +329,8 @@ pub fn serve<S: State>(
     happens: &(dyn Fn(&Happened<'_>) + Sync),
 ) -> Result<(), ServeError> {
     let Settings { listen, data, transport, admission, attestation, .. } = settings;
-    let Settings { enrolments, means, limits, proxies, origins, pace, routes, observed, ends_with_tasks, .. } =
-        settings;
+    let Settings { enrolments, means, limits, proxies, origins, pace, routes, .. } = settings;
+    let Settings { tells, observed, ends_with_tasks, .. } = settings;
     let happens = &|happened: &Happened<'_>| {
         happened.told_to(&observed);
         happens(happened);
@@ -360,12 +363,12 @@ pub fn serve<S: State>(
     }
     coordinator.limit_enrolments(enrolments, state.place_key()?, now_ms())?;
     let (hub, thread) = Hub::start(coordinator, Arc::clone(&store), ROOM, Arc::clone(&observed))?;
-    let hub = hub.asking(attestation);
+    let hub = hub.asking(attestation).on_disk(&data);
     let runtime = runtime()?;
     let server = runtime.block_on(http::bind(listen, transport, limits))?.behind(proxies).open_to(origins);
     happens(&Happened::Listening(server.address()));
     let (closing, closed) = tokio::sync::oneshot::channel();
-    let app = http::app(Arc::new(hub.clone()), limits).merge(routes);
+    let app = http::told(http::app(Arc::new(hub.clone()), limits).merge(routes), tells);
     let door = runtime.spawn(server.serve(app, async { _ = closed.await }));
     let serving = Serving { hub: &hub, state, store: &*store, orders: &orders, means, data: &data, stop, happens };
     let run = serving.run_until_it_stops(&ready, ends_with_tasks, closing);

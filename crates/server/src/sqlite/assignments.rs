@@ -43,7 +43,7 @@ impl Database {
             let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, [u8; 32]>(0)?, row.get(1)?));
             Ok(t.query_row("SELECT realm, assignments FROM server", [], row)?)
         })?;
-        let mut witness = Witness { path: secrets.join(ASSIGNMENTS), realm: ledger::hex(&realm), last: 0 };
+        let mut witness = Witness::at(secrets.join(ASSIGNMENTS), &realm);
         witness.last = witness.check(count)?;
         // What a crash left unsaid counts from here on.
         witness.keep(count)?;
@@ -58,8 +58,16 @@ pub(super) fn count(t: &Connection) -> Result<u64, DatabaseError> {
 }
 
 impl Witness {
+    /// The file of a server of this realm.
+    pub(super) fn at(path: PathBuf, realm: &[u8; 32]) -> Self {
+        Self { path, realm: ledger::hex(realm), last: 0 }
+    }
+
     /// The count in the file; 0 where there is none yet.
-    fn check(&self, count: u64) -> Result<u64, DatabaseError> {
+    ///
+    /// # Errors
+    /// When it says that the database was set back or is another, or is gone.
+    pub(super) fn check(&self, count: u64) -> Result<u64, DatabaseError> {
         let place = || self.path.clone();
         let Some(bytes) = OsDisk.read(&self.path).map_err(failed("read", &self.path))? else {
             // The first may be in the database, and the program ended before the file was there.

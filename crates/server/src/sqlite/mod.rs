@@ -5,6 +5,7 @@
 //! | `server_state` | all of it together, with the folder of secrets ([`crate::state::State`])               |
 //! | `database`    | the file: one server writes it, anybody of its owner's reads it; what a failed write means |
 //! | `schema`      | its tables, and the version that they have                                              |
+//! | `examination` | looks at all of it for `keyhush doctor`, and changes nothing                            |
 //! | `coordinator` | what the coordinator of devices must not forget ([`federated::protocol::store::Store`])   |
 //! | `places`      | what hides the addresses from which devices enrol                                       |
 //! | `task_home`   | the home of a task's run: papers, states, logs, models; which of them devices are given    |
@@ -19,6 +20,7 @@ mod assignments;
 mod coordinator;
 mod database;
 mod error;
+mod examination;
 mod places;
 mod schema;
 mod server_state;
@@ -31,6 +33,7 @@ pub const DATABASE: &str = "keyhush.sqlite";
 pub use self::{
     database::Database,
     error::DatabaseError,
+    examination::{Examined, ExaminedError, TaskExamined, examine},
     places::place_key,
     server_state::{SqliteState, check_folders},
     task_home::TaskHome,
