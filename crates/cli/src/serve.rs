@@ -16,11 +16,8 @@ use console::{
 use federated::{
     config::Document,
     fleet::Stop,
-    metrics::Metrics,
-    numbers::counted,
     protocol::{
         admission::{Admission, Anybody, ByToken, EnrolmentLimits},
-        order::Order,
         pace::Pace,
     },
 };

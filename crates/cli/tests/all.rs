@@ -28,3 +28,4 @@ mod sweep;
 mod toy;
 mod track;
 mod train;
+mod watch;

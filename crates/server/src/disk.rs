@@ -23,8 +23,6 @@ pub fn room(folder: &Path) -> io::Result<Room> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn a_folder_has_room_and_one_that_is_not_there_has_none() {
         let folder = tempfile::tempdir().unwrap();
