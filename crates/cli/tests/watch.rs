@@ -74,24 +74,25 @@ fn token(folder: &Path, role: &str) -> String {
     String::from_utf8(out.stdout).unwrap().trim().to_owned()
 }
 
-/// What promtool says of metrics, where it is.
-fn promtool(text: &str) {
-    let downloaded = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/promtool/usr/bin/promtool");
-    let program = if downloaded.exists() { downloaded } else { "promtool".into() };
-    let started = Command::new(program)
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let Ok(mut checks) = started else {
-        assert!(std::env::var_os("KEYHUSH_PROMTOOL").is_none(), "promtool is missing");
+/// What promtool says, where it is: what `cargo xtask test` has brought, or that of the machine.
+fn promtool(args: &[&str], input: &str) {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let brought = root.join("target/promtool/usr/bin/promtool");
+    let mut command = Command::new(if brought.exists() { brought } else { "promtool".into() });
+    command.current_dir(root).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut checks) = command.spawn() else {
         return eprintln!("not checked: promtool is not there; cargo xtask test brings it");
     };
-    checks.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    checks.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let out = checks.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&out.stderr) + String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success(), "{said}\n{text}");
+    assert!(out.status.success(), "promtool {args:?}: {said}\n{input}");
+}
+
+#[test]
+fn the_alert_rules_pass_their_tests() {
+    promtool(&["check", "rules", "deploy/prometheus/keyhush.rules.yml"], "");
+    promtool(&["test", "rules", "deploy/prometheus/keyhush.rules.test.yml"], "");
 }
 
 /// The numbers of metrics, by name and labels.
@@ -171,7 +172,7 @@ fn p26_metrics_and_log_have_counts_and_times_and_nothing_of_a_device() {
         assert!(began.elapsed() < PATIENCE, "{}", told.2);
         std::thread::sleep(Duration::from_millis(100));
     };
-    promtool(&told);
+    promtool(&["check", "metrics"], &told);
     let of = numbers(&told);
     let sum =
         |begins: &str| of.iter().filter(|(name, _)| name.starts_with(begins)).map(|(_, number)| number).sum::<f64>();
@@ -186,7 +187,7 @@ fn p26_metrics_and_log_have_counts_and_times_and_nothing_of_a_device() {
     assert!(of["process_resident_memory_bytes"] > 1e6 && of["keyhush_data_disk_free_bytes"] > 0.0);
     // A viewer is given what is released, and nothing else.
     let released = get(&address, "/metrics", Some(&viewer)).2;
-    promtool(&released);
+    promtool(&["check", "metrics"], &released);
     let names: Vec<&str> = numbers(&released).into_keys().map(|name| name.split('{').next().unwrap()).collect();
     assert!(names.contains(&"keyhush_rounds_released_total") && names.contains(&"keyhush_epsilon"));
     let exact =

@@ -4,6 +4,7 @@
 //! words name no task and no file, and however often it is asked, the database is read once a second.
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -77,17 +78,7 @@ impl Ready {
     }
 
     fn disk(&self) -> Option<String> {
-        let folder = self.folder.as_ref()?;
-        let mib = |bytes: u64| bytes >> 20;
-        match disk::room(folder) {
-            Ok(room) if room.free >= LEAST_FREE => None,
-            Ok(room) => Some(format!(
-                "disk: {} MiB free in the data folder; at least {} MiB are needed",
-                mib(room.free),
-                mib(LEAST_FREE)
-            )),
-            Err(error) => Some(format!("disk: the data folder cannot be reached: {error}")),
-        }
+        little_room(disk::room(self.folder.as_ref()?))
     }
 
     async fn database(&self) -> Option<String> {
@@ -97,6 +88,20 @@ impl Ready {
             Ok(_) => Some("database: it cannot be read; keyhush doctor says more".to_owned()),
             Err(_) => Some(format!("database: no answer within {} s", DATABASE.as_secs())),
         }
+    }
+}
+
+/// Why a disk has too little room.
+fn little_room(room: io::Result<disk::Room>) -> Option<String> {
+    let mib = |bytes: u64| bytes >> 20;
+    match room {
+        Ok(room) if room.free >= LEAST_FREE => None,
+        Ok(room) => Some(format!(
+            "disk: {} MiB free in the data folder; at least {} MiB are needed",
+            mib(room.free),
+            mib(LEAST_FREE)
+        )),
+        Err(error) => Some(format!("disk: the data folder cannot be reached: {error}")),
     }
 }
 
@@ -110,6 +115,14 @@ mod tests {
     fn ready() -> (Ready, Arc<Observed>) {
         let observed = Arc::new(Observed::default());
         (Ready::new(Arc::new(MemoryStore::new([7; 32])), Arc::clone(&observed)), observed)
+    }
+
+    #[test]
+    fn a_disk_with_little_room_is_told() {
+        let total = 1 << 40;
+        assert_eq!(little_room(Ok(disk::Room { free: LEAST_FREE, total })), None);
+        let told = little_room(Ok(disk::Room { free: LEAST_FREE - 1, total })).unwrap();
+        assert_eq!(told, "disk: 63 MiB free in the data folder; at least 64 MiB are needed");
     }
 
     #[tokio::test]
