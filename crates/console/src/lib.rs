@@ -4,6 +4,7 @@
 //! |--------------|------------------------------------------------------------------------------------------------|
 //! | [`access`]   | tokens and roles: who may see and do what                                                      |
 //! | [`problems`] | why a request is refused, and what to do next (RFC 9457)                                       |
+//! | [`endpoint`] | what an endpoint is, described once, and what answers it                                       |
 //! | [`router`]   | from endpoints, each described once, to routes: who may use it, limits, headers                |
 //! | [`tasks`]    | the endpoints of tasks                                                                         |
 //! | [`export`]   | what people take home of a task                                                                |
@@ -13,6 +14,7 @@
 //! P12 and P23); exact counts of devices are for operators, and marked as outside the guarantee (rule P26).
 
 pub mod access;
+pub mod endpoint;
 pub mod export;
 mod openapi;
 pub mod problems;

@@ -21,9 +21,9 @@ use tokio::time::{Instant, sleep};
 use crate::{
     Console,
     access::Role,
+    endpoint::{self, Asked, Described, Endpoint, JSON, Shared},
     export,
     problems::Problem,
-    router::{self, Asked, Described, Endpoint, JSON, Shared},
 };
 
 /// How long the server is given to take up a task that was created, and how often it is looked.
@@ -182,19 +182,19 @@ async fn show_server<S: State + 'static>(shared: Arc<Shared<S>>, _: Asked) -> Re
         let (software, officers) = (federated::SOFTWARE.to_owned(), console.officers.clone());
         Ok(AboutServer { realm: hex(&realm), software, officers })
     });
-    router::json(StatusCode::OK, &about.await?)
+    endpoint::json(StatusCode::OK, &about.await?)
 }
 
 async fn show_all<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Result<Response, Problem> {
     let listed = shared.look(|console| listed(console)).await?;
     let tasks: Vec<Task> = listed.into_iter().map(|listed| Task::of(listed, asked.is_operator())).collect();
-    router::json(StatusCode::OK, &json!({ "tasks": tasks }))
+    endpoint::json(StatusCode::OK, &json!({ "tasks": tasks }))
 }
 
 async fn show_one<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Result<Response, Problem> {
     let name = asked.parameter("name").to_owned();
     let listed = shared.look(move |console| named(console, &name)).await?;
-    router::json(StatusCode::OK, &Task::of(listed, asked.is_operator()))
+    endpoint::json(StatusCode::OK, &Task::of(listed, asked.is_operator()))
 }
 
 async fn order<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked, order: Order) -> Result<Response, Problem> {
@@ -206,7 +206,7 @@ async fn order<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked, order: 
         Orders::in_data(&console.data).give(&name, order).map_err(|error| failed(error.into()))?;
         named(console, &name)
     });
-    router::json(StatusCode::OK, &Task::of(given.await?, asked.is_operator()))
+    endpoint::json(StatusCode::OK, &Task::of(given.await?, asked.is_operator()))
 }
 
 async fn create_one<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Result<Response, Problem> {
@@ -225,7 +225,7 @@ async fn create_one<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) ->
         match listed.state {
             Stands::Refused => return Err(refused(listed.why.unwrap_or_default())),
             Stands::NotServed if Instant::now() < until => sleep(LOOK).await,
-            _ => return router::json(StatusCode::CREATED, &Task::of(listed, asked.is_operator())),
+            _ => return endpoint::json(StatusCode::CREATED, &Task::of(listed, asked.is_operator())),
         }
     }
 }
@@ -262,7 +262,7 @@ async fn show_exports<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) 
     let files = shared.look(move |console| exports(console, &name, operator)).await?;
     let files: Vec<Value> =
         files.iter().map(|file| json!({ "name": file.name, "kind": file.kind, "about": file.about })).collect();
-    router::json(StatusCode::OK, &json!({ "task": asked.parameter("name"), "files": files }))
+    endpoint::json(StatusCode::OK, &json!({ "task": asked.parameter("name"), "files": files }))
 }
 
 async fn export_one<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Result<Response, Problem> {
@@ -282,7 +282,7 @@ async fn export_one<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) ->
             Ok((*file, export::bytes(&*console.state, &name, *file).map_err(failed)?))
         })
         .await?;
-    let mut response = router::with(StatusCode::OK, file.kind, bytes);
+    let mut response = endpoint::with(StatusCode::OK, file.kind, bytes);
     let attached = format!("attachment; filename=\"{}\"", file.name);
     if let Ok(attached) = attached.parse() {
         response.headers_mut().insert(CONTENT_DISPOSITION, attached);

@@ -254,12 +254,8 @@ impl<'a, H: Home + Records> Run<'a, H> {
         if plan.randomness() == Randomness::Secret {
             secrets.draw_noise_key()?;
         }
-        let (mut ledger, key) = secrets.begin_approved_ledger(
-            store,
-            plan.ledger.clone(),
-            opened.approval().cloned(),
-            ledger_time(plan.randomness()),
-        )?;
+        let (approval, time) = (opened.approval().cloned(), ledger_time(plan.randomness()));
+        let (mut ledger, key) = secrets.begin_approved_ledger(store, plan.ledger.clone(), approval, time)?;
         finish_beginning(&mut ledger, plan, opened)?;
         Beginning::of(&key, &secrets, plan, opened)?.keep(&secrets)?;
         let state = State::new(plan, opened.first_parameters().to_vec())?;
