@@ -309,3 +309,36 @@ fn what_cannot_be_meant_is_refused_with_what_to_do() {
     }
     done(here, &["task", "approve", "words.toml", "--key", "officer.key", "--realm", &realm]);
 }
+
+/// From another machine: over TLS, to the one certificate that was given, with a token from the environment.
+#[test]
+fn tasks_are_operated_over_tls_with_the_certificate_that_the_server_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let mut command = keyhush();
+    command.current_dir(here).args(["serve", "--listen", "127.0.0.1:0", "--data", "data", "--secrets", "secrets"]);
+    command.args(["--self-signed", "localhost", "--threads", "1"]).stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut server = Killed::of(command.spawn().unwrap());
+    let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let address =
+        lines.find_map(|line| line.split_once("listening on ").map(|(_, address)| address.to_owned())).unwrap();
+    // Nobody reads a terminal here: no token is printed, nor created.
+    let shown = lines.find(|line| line.contains("dashboard: https://localhost:")).unwrap();
+    assert!(!shown.contains("token=") && shown.contains("keyhush access create"), "{shown}");
+    assert!(!here.join("secrets/access.json").exists());
+    std::thread::spawn(move || lines.for_each(drop));
+    token(here, "viewer");
+    let url = format!("https://localhost:{}", address.rsplit_once(':').unwrap().1);
+    let list = |pin: &[&str]| {
+        let mut list = keyhush();
+        list.current_dir(here).args(["task", "list", "--json", "--server", &url]).args(pin);
+        let output = list.env("KEYHUSH_ACCESS", fs::read_to_string(here.join("viewer")).unwrap()).output().unwrap();
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    assert_eq!(list(&["--pin", "secrets/tls/cert.pem"]), (true, "[]\n".to_owned()));
+    let (code, said) = list(&["--pin", "viewer"]);
+    assert!(!code && said.contains("certificate"), "{said}");
+    done(here, &["access", "revoke", "viewer", "--secrets", "secrets"]);
+    let (code, said) = list(&["--pin", "secrets/tls/cert.pem"]);
+    assert!(!code && said.contains("unknown, or was revoked"), "{said}");
+}

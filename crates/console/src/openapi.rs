@@ -92,7 +92,8 @@ fn responses(described: &Described) -> Value {
     responses.insert(described.status.to_string(), json!({ "description": "Done.", "content": content }));
     let of_all: &[u16] = if described.role.is_some() { &[401, 403, 500, 503] } else { &[500, 503] };
     let of_bodies: &[u16] = if described.takes.is_some() { &[400, 408, 413, 415] } else { &[] };
-    for status in [of_all, of_bodies, described.problems].concat() {
+    let of_paths: &[u16] = if described.path.contains('{') { &[400] } else { &[] };
+    for status in [of_all, of_bodies, of_paths, described.problems].concat() {
         let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
         let content = json!({ PROBLEM: { "schema": refers("Problem") } });
         responses.insert(status.to_string(), json!({ "description": reason.unwrap_or("Refused"), "content": content }));

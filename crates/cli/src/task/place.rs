@@ -15,7 +15,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use server::{
     listing::{list_in, refuses},
     orders::Orders,
-    sqlite::{DatabaseError, SqliteState},
+    sqlite::{DATABASE, DatabaseError, SqliteState},
     state::State,
     tasks::{ServeError, check_new, created::Created},
 };
@@ -183,7 +183,7 @@ impl Place {
         match self {
             Self::Data(_) => {
                 let why = "no server was started on it yet; start keyhush serve once, which draws its realm";
-                let state = self.state()?.ok_or_else(|| BadInput::wrong("data", why))?;
+                let state = self.state_or_none()?.ok_or_else(|| BadInput::wrong("data", why))?;
                 Ok(state.coordinator().realm()?)
             }
             Self::Server(api) => realm(&api.get::<AboutServer>("/api/server")?.realm),
@@ -198,7 +198,7 @@ impl Place {
                     let why = format!("there is no folder {self}; give the --data folder of keyhush serve");
                     return Err(BadInput::wrong("data", why).into());
                 }
-                let (state, created) = (self.state()?, Created::in_data(data));
+                let (state, created) = (self.state_or_none()?, Created::in_data(data));
                 let check = || {
                     let task = (new.name.as_str(), new.settings.as_str());
                     check_new(state.as_ref(), &created, task, new.approval.as_ref(), None).map(drop)
@@ -272,11 +272,19 @@ impl Place {
         let Self::Data(data) = self else { return Ok(None) };
         match SqliteState::read(data) {
             Ok(state) => Ok(Some(state)),
-            Err(DatabaseError::Missing { .. }) if data.is_dir() => Ok(None),
+            Err(DatabaseError::Missing { .. }) if data.join("tasks").is_dir() => Ok(None),
             Err(missing @ DatabaseError::Missing { .. }) => {
                 Err(BadInput::wrong("data", format!("{missing}; give the --data folder of keyhush serve")).into())
             }
             Err(other) => Err(anyhow::Error::from(other).context(format!("cannot read the tasks in {self}"))),
+        }
+    }
+
+    /// The same, also where nothing was created yet: a folder for a server that is to be started.
+    fn state_or_none(&self) -> anyhow::Result<Option<SqliteState>> {
+        match self {
+            Self::Data(data) if data.is_dir() && !data.join(DATABASE).exists() => Ok(None),
+            _ => self.state(),
         }
     }
 }
