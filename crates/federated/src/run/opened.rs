@@ -10,7 +10,7 @@ use device::{
     finetune::GeneralText,
     learner::{Learner, Part as ModelPart},
 };
-use ledger::{DataSource, Head, Import, ImportKind, PublicData, Start, Unit, hex};
+use ledger::{DataSource, Head, Import, ImportKind, Ledger, LedgerStore, PublicData, Start, Unit, hex};
 use lm::{
     folder::{Folder, Learned, LearnedPart, Weights},
     model::config::ModelConfig,
@@ -28,7 +28,7 @@ use crate::{
     },
     evaluate::HeldOut,
     finetune::{self, Rehearsed},
-    home::{Home, LEDGER_FILE, RunFolder, heads, model_in},
+    home::{Home, LEDGER_FILE, RunFolder, heads, lost::Lost, model_in},
     learners::{self, Made},
     ledger_file::Place,
     model_folder,
@@ -486,13 +486,13 @@ fn started(config: &Config, earlier: &EarlierModel, store: Option<&Store>) -> Re
         (Some(path), None) => {
             let beside = heads::check(&path)?.into_iter().map(|shown| shown.head);
             let heads: Vec<Head> = head.into_iter().chain(beside).collect();
-            let ledger = Place::new(path).read(&heads)?;
-            if !ledger.is_closed() {
-                return Err(wrong(format!(
-                    "the run {what} has not finished, so its cost is not known yet: let it finish, end it with keyhush train --end, or finish its sweep"
-                )));
-            }
-            let import = ledger.as_import(ImportKind::StartingModel, format!("the model {what}"), !heads.is_empty());
+            let ledger = Place::new(&path).read(&heads)?;
+            let lost = Lost::beside(&path, &ledger.head())?;
+            let import = ledger.as_import(
+                ImportKind::StartingModel,
+                described(&what, &ledger, lost.as_ref())?,
+                !heads.is_empty(),
+            );
             (Start::Ledger { head: import.head }, Some(import))
         }
         (None, _) if head.is_some() => {
@@ -507,6 +507,19 @@ fn started(config: &Config, earlier: &EarlierModel, store: Option<&Store>) -> Re
         }
     };
     Ok(Origin { words: (vocabulary, rules), learner, first: values, start, import })
+}
+
+/// What an import says of a model with a ledger. One that is not closed belongs to a run that can go on, unless its end was lost: then it is
+/// counted with its whole plan.
+fn described<S: LedgerStore>(what: &str, ledger: &Ledger<S>, lost: Option<&Lost>) -> Result<String, RunError> {
+    match lost {
+        _ if ledger.is_closed() => Ok(format!("the model {what}")),
+        Some(_) => Ok(format!("the model {what}, whose ledger lost its end: counted as if its whole plan had been released")),
+        None => Err(ConfigError::new("model.from", format!(
+            "the run {what} has not finished, so its cost is not known yet: let it finish, end it with keyhush train --end (a task of a server with keyhush task stop), or finish its sweep; if the end of its ledger was lost, restore it with keyhush restore --salvage"
+        ))
+        .into()),
+    }
 }
 
 /// The learner of a model that was learned before, and its parameters.

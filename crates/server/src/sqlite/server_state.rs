@@ -95,7 +95,8 @@ pub fn check_folders(data: &Path, secrets: &Path) -> Result<(), DatabaseError> {
 }
 
 /// A path without links, as far as it is there already.
-fn resolved(path: &Path) -> PathBuf {
+#[must_use]
+pub fn resolved(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
     let Some((above, real)) = there else { return path };
