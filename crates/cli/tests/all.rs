@@ -17,6 +17,8 @@ mod model_story;
 mod plan;
 mod predict;
 mod pretrain;
+mod restore;
+mod rotate;
 mod secagg;
 mod serve;
 mod serve_killed;

@@ -15,6 +15,7 @@
 //! devices know a server by is another matter ([`keys`]).
 
 pub mod keys;
+mod kept;
 
 use std::{
     collections::BTreeSet,
@@ -24,8 +25,10 @@ use std::{
     sync::Arc,
 };
 
-use durable::files::{self, FileError, Replacement, beside, failed, sync_folder};
-use durable::disk::{Disk, OsDisk};
+use durable::{
+    disk::{Disk, OsDisk},
+    files::{self, FileError, Replacement, beside, failed, sync_folder},
+};
 use federated::{
     home::{Records, lost::Lost},
     protocol::order::Order,
@@ -37,6 +40,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
+pub use self::kept::remove_older;
 use crate::{
     orders::Orders,
     sqlite::{Compared, DATABASE, Database, DatabaseError, TaskHome, check_folders, compare, resolved},

@@ -36,6 +36,7 @@ pub fn copy(secrets: &Path, to: &Path, backups: &Path) -> Result<Vec<&'static st
         let problem = format!("--secrets {} has none of the keys that --keys-to copies", secrets.display());
         return Err(BackupError::Folders { problem });
     }
+    files::make_folder(files::folder(to))?;
     for name in &there {
         let (from, into) = (secrets.join(name), to.join(name));
         let bytes = Zeroizing::new(fs::read(&from).map_err(failed("read", &from))?);

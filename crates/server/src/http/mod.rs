@@ -31,7 +31,7 @@ pub use chunk::{Chunk, Piece};
 pub use listen::{Limits, ListenError, Network, Origin, Origins, Proxies, Served, Server, Transport};
 pub use routes::app;
 pub use service::{Packed, Service};
-pub use tls::{Identity, fingerprint, self_signed};
+pub use tls::{Identity, fingerprint, prepare_next, self_signed, switch_to_next};
 
 /// Listens. Those for whom there is no place are told so in a message of the protocol.
 ///
