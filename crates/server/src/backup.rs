@@ -18,7 +18,7 @@ pub mod keys;
 mod kept;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Read},
     path::{Path, PathBuf},
@@ -48,6 +48,8 @@ use crate::{
 
 /// The description of a copy, beside its database.
 const MANIFEST: &str = "backup.json";
+/// The folder of a server's data with the settings of tasks that were created on it.
+const CREATED: &str = "tasks";
 /// The version of the description.
 const FORMAT: u32 = 1;
 
@@ -173,6 +175,9 @@ pub struct Manifest {
     pub sha256: String,
     /// The tasks in it, by name.
     pub tasks: Vec<CopiedTask>,
+    /// The settings of tasks that were created on the server, and their approvals, by the names of their files.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub created: BTreeMap<String, String>,
 }
 
 /// A task in a copy.
@@ -227,7 +232,7 @@ pub fn back_up(data: &Path, to: &Path, made: &str) -> Result<Manifest, BackupErr
     }
     files::make_folder(files::folder(to))?;
     OsDisk.create_folder(&unfinished, true).map_err(failed("make", &unfinished))?;
-    let copied = copy(&database, &Orders::in_data(data), &unfinished, made);
+    let copied = copy(&database, data, &unfinished, made);
     if copied.is_err() {
         // What could not be finished is of no use, and may be large.
         let _ = fs::remove_dir_all(&unfinished);
@@ -238,12 +243,12 @@ pub fn back_up(data: &Path, to: &Path, made: &str) -> Result<Manifest, BackupErr
     Ok(manifest)
 }
 
-fn copy(database: &Database, orders: &Orders, into: &Path, made: &str) -> Result<Manifest, BackupError> {
+fn copy(database: &Database, data: &Path, into: &Path, made: &str) -> Result<Manifest, BackupError> {
     let path = into.join(DATABASE);
     database.copy_into(&path)?;
     // What counts is what the copy has: the server has gone on meanwhile.
     let copy = Arc::new(Database::read(&path)?);
-    let tasks = checked(&copy, into)?;
+    let (tasks, orders) = (checked(&copy, into)?, Orders::in_data(data));
     let tasks = tasks.into_iter().map(|(task, head, over)| CopiedTask { wanted: orders.of(&task), task, head, over });
     let (realm, assignments) = copy.realm_and_assignments()?;
     let (bytes, sha256) = digest(&path)?;
@@ -256,6 +261,7 @@ fn copy(database: &Database, orders: &Orders, into: &Path, made: &str) -> Result
         bytes,
         sha256,
         tasks: tasks.collect(),
+        created: created(&data.join(CREATED))?,
     };
     let place = into.join(MANIFEST);
     let mut text = serde_json::to_string_pretty(&manifest).map_err(|e| failed("write", &place)(e.into()))?;
@@ -263,6 +269,19 @@ fn copy(database: &Database, orders: &Orders, into: &Path, made: &str) -> Result
     let by = Replacement { new: &beside(&place, ".new"), private: true, time: None };
     files::replace(&OsDisk, &place, by, |out| out.write_all(text.as_bytes()))?;
     Ok(manifest)
+}
+
+/// The texts of a folder of settings; none where there is no such folder.
+fn created(folder: &Path) -> Result<BTreeMap<String, String>, FileError> {
+    let mut texts = BTreeMap::new();
+    for path in OsDisk.list(folder).map_err(failed("read", folder))? {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let wanted = path.extension().is_some_and(|e| e == "toml" || e == "approval");
+        if let (Some(name), true) = (name, wanted) {
+            texts.insert(name.to_owned(), files::read_text(&path)?);
+        }
+    }
+    Ok(texts)
 }
 
 /// The tasks of a copy, each with its head and whether it is over; refuses what is damaged.
@@ -364,6 +383,14 @@ impl Backup {
         let orders = Orders::in_data(data);
         for task in self.manifest.tasks.iter().filter(|task| task.wanted != Order::Run) {
             orders.give(&task.task, task.wanted)?;
+        }
+        for (name, text) in &self.manifest.created {
+            let folder = data.join(CREATED);
+            OsDisk.create_folder(&folder, true).map_err(failed("make", &folder))?;
+            // A name and no path: it came from a file.
+            if let Some(name) = Path::new(name).file_name() {
+                files::write(&folder.join(name), text.as_bytes())?;
+            }
         }
         let by = Replacement { new: &beside(&path, ".new"), private: true, time: None };
         let mut from = fs::File::open(self.database.path()).map_err(failed("read", self.database.path()))?;

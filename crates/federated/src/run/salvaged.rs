@@ -15,11 +15,13 @@ use super::{
 };
 use crate::{
     checkpoint::Checkpoints,
-    home::{CONFIG_FILE, Home, LEDGER_FILE, Log, Records, STATEMENT_FILE, STATEMENT_JSON, lost::Lost},
+    home::{CONFIG_FILE, Home, LEDGER_FILE, Log, MODEL_FOLDER, Records, STATEMENT_FILE, STATEMENT_JSON, lost::Lost},
     ledger_file::Place,
     metrics::METRICS_FILE,
     model_folder,
     plan::Plan,
+    randomness::RunRandomness,
+    round::{Loop, Replayed, State},
 };
 
 /// What was left of a run.
@@ -47,8 +49,8 @@ pub fn salvage(home: &(impl Home + Records), lost: Option<Lost>, into: &Path) ->
     let statement = Statement::of(&ledger)?;
     let settings = written_settings(home)?;
     files::make_folder(into)?;
-    let mut warnings = ledger.warnings().to_vec();
-    let model_after = match model(home, &ledger, &settings, &statement, into) {
+    let (mut warnings, is_closed) = (ledger.warnings().to_vec(), ledger.is_closed());
+    let model_after = match model(home, ledger, &settings, &statement, into) {
         Ok((round, others)) => {
             warnings.extend(others);
             round
@@ -65,7 +67,7 @@ pub fn salvage(home: &(impl Home + Records), lost: Option<Lost>, into: &Path) ->
     let json = serde_json::to_string_pretty(&statement).map_err(|e| ledger::LedgerError::storage("the statement", e))?;
     files::write(&into.join(STATEMENT_JSON), json.as_bytes())?;
     let place = into.join(LEDGER_FILE);
-    if let (Some(lost), false) = (lost, ledger.is_closed()) {
+    if let (Some(lost), false) = (lost, is_closed) {
         lost.write(&place)?;
     }
     Place::new(place).copy(&home.read_store()?)?;
@@ -75,7 +77,7 @@ pub fn salvage(home: &(impl Home + Records), lost: Option<Lost>, into: &Path) ->
 /// Writes the newest model, where there is one: that of the newest state, whose releases are all in the ledger.
 fn model<S: LedgerStore>(
     home: &dyn Home,
-    ledger: &Ledger<S>,
+    ledger: Ledger<S>,
     settings: &str,
     statement: &Statement,
     into: &Path,
@@ -88,10 +90,24 @@ fn model<S: LedgerStore>(
     if let Some(theirs) = states.other_arithmetic(home)? {
         states = Checkpoints::new(id, &theirs);
     }
-    let (found, warnings) = states.newest(home, &plan)?;
+    let (found, mut warnings) = states.newest(home, &plan)?;
     let Some(found) = found else { return Ok((None, warnings)) };
     ledger.check_head(&found.head)?;
-    let round = found.state.round;
-    model_folder::write(&folder(&plan, &opened, found.state.model, guarantee(statement)), into)?;
-    Ok((Some(round), warnings))
+    // What was released since is applied again; nothing is drawn, and nothing is recorded.
+    let mut rounds = Loop::new(&plan, opened.learner(), RunRandomness::over(), ledger, found.state, 1);
+    loop {
+        match rounds.replay() {
+            Ok(Replayed::Nothing) => break,
+            Ok(_) => {}
+            // A vector that is not stored any more: the model is that of the rounds before it.
+            Err(error) => {
+                warnings.push(format!("the model is that of earlier rounds: {error}"));
+                break;
+            }
+        }
+    }
+    let State { round, model, .. } = rounds.state();
+    let into = into.join(MODEL_FOLDER);
+    model_folder::write(&folder(&plan, &opened, model.clone(), guarantee(statement)), &into)?;
+    Ok((Some(*round), warnings))
 }
