@@ -12,5 +12,5 @@ for library in $libraries; do
     install -D -m 755 "$library" "$root$library"
 done
 install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
-# Volumes belong to the user that the server runs as.
-install -d -m 700 -o 64937 -g 64937 "$root/data" "$root/secrets"
+# Volumes belong to the user that the server runs as; the Containerfile says who that is.
+install -d -m 700 "$2/volumes/data" "$2/volumes/secrets"

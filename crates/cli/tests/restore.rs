@@ -10,7 +10,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Output, Stdio},
+    process::{ExitStatus, Output, Stdio},
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -30,7 +30,7 @@ const DEVICES: &str = "160";
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-fn task(rounds: u32) -> String {
+pub(crate) fn task(rounds: u32) -> String {
     let changes =
         [&*format!("rounds={rounds}"), "participation.max_participations=9", "devices.begin_with=150", "devices.tick_seconds=0.05"];
     with(&settings(), &changes)
@@ -165,8 +165,9 @@ fn p17_p21_a_server_whose_disk_is_lost_does_not_go_on_from_an_older_copy_and_a_n
 
     // The old data turn up again: without its keys the task is over for good. The new one does not depend on that.
     fs::rename(here.join("gone"), here.join("data")).unwrap();
-    let (_still, _) = serve(here, "127.0.0.1:0", &[]);
-    wait_for(here, |task| task["state"] == "broken");
+    let (mut again, _) = serve(here, "127.0.0.1:0", &[]);
+    assert!(!ended(&mut again).success(), "nothing can be drawn, and nothing signed");
+    assert_eq!(entries(&here.join("data").join(DATABASE)), gone);
 
     // A new server that devices know already, with a new task that starts from what is left.
     drop(of_old);
@@ -179,11 +180,7 @@ fn p17_p21_a_server_whose_disk_is_lost_does_not_go_on_from_an_older_copy_and_a_n
     let (mut server, again) = serve(&new, &address, &[]);
     assert_eq!(again, address);
     let _devices = devices(&new, &again, "secrets");
-    let began = Instant::now();
-    while server.0.try_wait().unwrap().is_none() {
-        assert!(began.elapsed() < PATIENCE, "the new task does not end");
-        thread::sleep(Duration::from_millis(50));
-    }
+    assert!(ended(&mut server).success());
     let done = new.join("data/models/words");
     let both = verified(&done);
     assert_eq!(both["imports"].as_array().map_or(0, Vec::len).max(1), 1, "{both}");
@@ -192,6 +189,18 @@ fn p17_p21_a_server_whose_disk_is_lost_does_not_go_on_from_an_older_copy_and_a_n
     assert!(epsilon(&stated) > epsilon(&statement), "both are counted: {stated}");
     let said = fs::read_to_string(done.join("ledger.jsonl")).unwrap();
     assert!(said.contains("counted as if its whole plan had been released"), "{said}");
+}
+
+/// Waits until a server has come to its end.
+fn ended(server: &mut Killed) -> ExitStatus {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = server.0.try_wait().unwrap() {
+            return status;
+        }
+        assert!(began.elapsed() < PATIENCE, "it does not come to its end");
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 fn read_json(path: &Path) -> Value {
@@ -270,11 +279,7 @@ fn p17_a_backup_that_is_the_newest_state_is_gone_on_from_and_releases_nothing_tw
     let still = wait_for(here, |task| task["state"] == "paused");
     assert_eq!(rounds(&still), paused, "it rests, as its operator wanted");
     json(here, &["task", "resume", "words", "--data", "data"]);
-    let began = Instant::now();
-    while server.0.try_wait().unwrap().is_none() {
-        assert!(began.elapsed() < PATIENCE, "it does not come to its end");
-        thread::sleep(Duration::from_millis(50));
-    }
+    assert!(ended(&mut server).success());
     verified(&here.join("data/models/words"));
     let all = entries(&here.join("data").join(DATABASE));
     let released = all.iter().filter(|line| line.contains("\"release\"")).count();

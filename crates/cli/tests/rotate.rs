@@ -71,8 +71,8 @@ fn devices_that_pin_the_next_certificate_do_not_notice_when_it_is_used_and_a_new
     assert!(enrols(here, &url, both, "new-token", "f") && !enrols(here, &url, both, "old-token", "g"));
 }
 
-/// The commands of docs/DEPLOY.md that make a certificate of one's own authority, as an operator's tools would.
-fn certified(here: &Path, name: &str) {
+/// Makes a certificate of an authority of one's own, as an operator's tools would.
+pub(crate) fn certified(here: &Path, name: &str) {
     let openssl = |args: &str| {
         let out = Command::new("openssl").current_dir(here).args(args.split(' ')).output().unwrap();
         assert!(out.status.success(), "openssl {args}: {}", String::from_utf8_lossy(&out.stderr));
@@ -81,7 +81,7 @@ fn certified(here: &Path, name: &str) {
         openssl("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 30 -subj /CN=authority");
     }
     openssl(&format!("req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {name}.key -out {name}.csr -subj /CN=localhost"));
-    fs::write(here.join("names"), "subjectAltName=DNS:localhost\n").unwrap();
+    fs::write(here.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1\n").unwrap();
     openssl(&format!("x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 30 -extfile names -out {name}.pem"));
 }
 
