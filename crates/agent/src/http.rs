@@ -325,7 +325,10 @@ pub fn configured(trust: &Trust) -> Result<ClientConfig, AgentError> {
         Trust::Pinned(path) => {
             let certificates = certificates(path)?;
             if !(1..=MOST_PINS).contains(&certificates.len()) {
-                let problem = format!("expected the certificate of the server, or that and the next one, at most {MOST_PINS}; it has {}", certificates.len());
+                let problem = format!(
+                    "expected the certificate of the server, or that and the next one, at most {MOST_PINS}; it has {}",
+                    certificates.len()
+                );
                 return Err(unusable(path, problem));
             }
             let pinned = Pinned { certificates, provider };

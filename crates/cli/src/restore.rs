@@ -96,14 +96,17 @@ pub(crate) fn run(args: &RestoreArgs) -> anyhow::Result<()> {
     let Some(into) = &args.salvage else { return checked(args, &backup, compared.as_ref()) };
     let tasks = backup.salvage(args.secrets.as_deref(), into).map_err(refused)?;
     let unknown = compared.iter().flat_map(|compared| &compared.tasks);
-    let unknown: Vec<&str> =
-        unknown.map(|task| &*task.task).filter(|name| !knows(&backup, name)).collect();
+    let unknown: Vec<&str> = unknown.map(|task| &*task.task).filter(|name| !knows(&backup, name)).collect();
     let keys_destroyed: Vec<String> = match (&args.secrets, args.destroy_keys) {
         (Some(secrets), true) => backup.destroy_keys(secrets).map_err(refused)?.into_iter().collect(),
         _ => Vec::new(),
     };
     if args.json {
-        let done = Done { tasks: tasks.iter().map(written).collect(), keys_destroyed, ..done(args, &backup, compared.as_ref()) };
+        let done = Done {
+            tasks: tasks.iter().map(written).collect(),
+            keys_destroyed,
+            ..done(args, &backup, compared.as_ref())
+        };
         println!("{}", serde_json::to_string_pretty(&done)?);
         return Ok(());
     }
@@ -204,7 +207,9 @@ fn tell(task: &SalvagedTask) {
     };
     println!("{task}: {ledger}");
     match model_after {
-        Some(rounds) => println!("  model after {}, statement and ledger: {}", counted(rounds, "round"), folder.display()),
+        Some(rounds) => {
+            println!("  model after {}, statement and ledger: {}", counted(rounds, "round"), folder.display())
+        }
         None => println!("  statement and ledger: {}", folder.display()),
     }
     if !over {

@@ -63,7 +63,9 @@ pub(crate) fn run(what: &What) -> anyhow::Result<()> {
                 println!("{}", serde_json::json!({ "token": token }));
             } else {
                 println!("new enrolment token: {}", token.display());
-                println!("restart the server, and give the file to devices that are to enrol; those that are enrolled need none");
+                println!(
+                    "restart the server, and give the file to devices that are to enrol; those that are enrolled need none"
+                );
             }
             Ok(())
         }
@@ -85,7 +87,11 @@ fn certificate(args: &Certificate) -> anyhow::Result<()> {
     match next_sha256 {
         Some(next) => {
             println!("SHA-256 of the next one: {next}");
-            println!("give devices {} to pin; when all have it: keyhush rotate certificate --secrets {} --switch", pins.display(), args.of.secrets.display());
+            println!(
+                "give devices {} to pin; when all have it: keyhush rotate certificate --secrets {} --switch",
+                pins.display(),
+                args.of.secrets.display()
+            );
         }
         None => println!("for devices to pin: {}", pins.display()),
     }

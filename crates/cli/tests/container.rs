@@ -22,7 +22,11 @@ use crate::{
 /// Runs to its end, in storage of its own.
 fn buildah(here: &Path, args: &[&str]) -> Result<String, String> {
     let mut buildah = Command::new("buildah");
-    buildah.args(["--storage-driver", "vfs", "--root"]).arg(here.join("storage")).arg("--runroot").arg(here.join("running"));
+    buildah
+        .args(["--storage-driver", "vfs", "--root"])
+        .arg(here.join("storage"))
+        .arg("--runroot")
+        .arg(here.join("running"));
     let out = buildah.args(args).output().unwrap();
     match out.status.success() {
         true => Ok(String::from_utf8(out.stdout).unwrap().trim().to_owned()),
@@ -32,18 +36,27 @@ fn buildah(here: &Path, args: &[&str]) -> Result<String, String> {
 
 #[test]
 fn the_image_is_built_and_a_server_runs_in_it() {
-    if !has("buildah") || !has("bwrap") || !Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout == b"0\n") {
+    if !has("buildah") || !has("bwrap") || !Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout == b"0\n")
+    {
         println!("not tested: it takes root, buildah and bwrap");
         return;
     }
     let place = tempfile::tempdir().unwrap();
     let here = place.path();
     let context = here.join("context");
-    let collected = Command::new("sh").arg(deploy().join("context.sh")).arg(env!("CARGO_BIN_EXE_keyhush")).arg(&context).output().unwrap();
+    let collected = Command::new("sh")
+        .arg(deploy().join("context.sh"))
+        .arg(env!("CARGO_BIN_EXE_keyhush"))
+        .arg(&context)
+        .output()
+        .unwrap();
     assert!(collected.status.success(), "{}", String::from_utf8_lossy(&collected.stderr));
     let containerfile = deploy().join("Containerfile");
     let (file, context) = (containerfile.to_str().unwrap(), context.to_str().unwrap());
-    if let Err(why) = buildah(here, &["bud", "--isolation", "chroot", "--format", "docker", "--file", file, "--tag", "keyhush", context]) {
+    if let Err(why) = buildah(
+        here,
+        &["bud", "--isolation", "chroot", "--format", "docker", "--file", file, "--tag", "keyhush", context],
+    ) {
         // Namespaces that this system does not give are no fault of the file.
         assert!(why.contains("ermitted") || why.contains("namespace"), "{why}");
         println!("not tested: {why}");
@@ -68,16 +81,45 @@ fn the_image_is_built_and_a_server_runs_in_it() {
     }
     fs::write(here.join("words.toml"), task(2)).unwrap();
     let owned = Command::new("chown").args(["-R", "64937:64937"]).arg(&volumes).status().unwrap();
-    assert!(owned.success() && Command::new("chmod").args(["-R", "u=rwx,go="]).arg(&volumes).status().unwrap().success());
+    assert!(
+        owned.success() && Command::new("chmod").args(["-R", "u=rwx,go="]).arg(&volumes).status().unwrap().success()
+    );
     let opened = Command::new("chmod").arg("755").arg(here).status().unwrap();
     assert!(opened.success());
     let mut server = Command::new("setpriv");
-    server.args(["--reuid", "64937", "--regid", "64937", "--clear-groups", "bwrap", "--unshare-user", "--ro-bind", &root, "/", "--proc", "/proc", "--dev", "/dev"]);
+    server.args([
+        "--reuid",
+        "64937",
+        "--regid",
+        "64937",
+        "--clear-groups",
+        "bwrap",
+        "--unshare-user",
+        "--ro-bind",
+        &root,
+        "/",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+    ]);
     for name in ["data", "secrets"] {
         server.arg("--bind").arg(volumes.join(name)).arg(format!("/{name}"));
     }
     server.arg("--ro-bind").arg(here.join("words.toml")).args(["/etc/keyhush/words.toml", "--die-with-parent"]);
-    server.args(["/usr/bin/keyhush", "serve", "--listen", "127.0.0.1:0", "--data", "/data", "--secrets", "/secrets", "/etc/keyhush/words.toml", "--self-signed", "localhost"]);
+    server.args([
+        "/usr/bin/keyhush",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        "/data",
+        "--secrets",
+        "/secrets",
+        "/etc/keyhush/words.toml",
+        "--self-signed",
+        "localhost",
+    ]);
     let mut server = Killed::of(server.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
     let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
     let mut said = Vec::new();
@@ -97,7 +139,15 @@ fn the_image_is_built_and_a_server_runs_in_it() {
     fs::create_dir(here.join("typed")).unwrap();
     let url = format!("https://localhost:{}", address.rsplit_once(':').unwrap().1);
     let mut device = keyhush();
-    device.current_dir(here).args(["device", "--server", &url, "--pin", "volumes/secrets/tls/cert.pem", "--token", "volumes/secrets/token"]);
+    device.current_dir(here).args([
+        "device",
+        "--server",
+        &url,
+        "--pin",
+        "volumes/secrets/tls/cert.pem",
+        "--token",
+        "volumes/secrets/token",
+    ]);
     let device = device.args(["--text", "typed", "--state", "state", "--for-seconds", "3"]).output().unwrap();
     let said = String::from_utf8_lossy(&device.stderr).into_owned();
     assert!(said.lines().any(|line| line == "enrolled"), "{said}");

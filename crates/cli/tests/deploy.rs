@@ -111,9 +111,19 @@ fn the_page_is_run_from_an_empty_machine_to_the_removal() {
         return;
     }
     let ran = sandbox("run");
-    let (out, said) = (String::from_utf8_lossy(&ran.stdout).into_owned(), String::from_utf8_lossy(&ran.stderr).into_owned());
+    let (out, said) =
+        (String::from_utf8_lossy(&ran.stdout).into_owned(), String::from_utf8_lossy(&ran.stderr).into_owned());
     assert!(ran.status.success() && out.ends_with("all of it\n"), "{}\n{out}\n{said}", ran.status);
-    for words in ["enrolled", "restored; nothing happened", "it is the newest state", "words: finished", "how many are lost is not known", "verified", "keys that devices know the server by", "new enrolment token"] {
+    for words in [
+        "enrolled",
+        "restored; nothing happened",
+        "it is the newest state",
+        "words: finished",
+        "how many are lost is not known",
+        "verified",
+        "keys that devices know the server by",
+        "new enrolment token",
+    ] {
         assert!(out.contains(words) || said.contains(words), "{words:?} is not in\n{out}\n{said}");
     }
 }
@@ -140,7 +150,11 @@ fn each_alert_has_a_section_that_says_what_to_do() {
         let text = if file.is_empty() { page.clone() } else { fs::read_to_string(&target).unwrap_or_default() };
         assert!(file.is_empty() || target.exists() || file.starts_with("http"), "{link}");
         let slug = |title: &str| -> String {
-            let kept = title.to_lowercase().chars().filter(|c| c.is_alphanumeric() || *c == ' ' || *c == '-').collect::<String>();
+            let kept = title
+                .to_lowercase()
+                .chars()
+                .filter(|c| c.is_alphanumeric() || *c == ' ' || *c == '-')
+                .collect::<String>();
             kept.trim().replace(' ', "-")
         };
         let titles = text.lines().filter(|line| line.starts_with('#')).map(|line| slug(line.trim_start_matches('#')));
@@ -152,7 +166,9 @@ fn each_alert_has_a_section_that_says_what_to_do() {
 #[test]
 fn the_files_of_deploy_say_the_same_places() {
     let unit = fs::read_to_string(deploy().join("keyhush.service")).unwrap();
-    for place in ["/usr/bin/keyhush serve", "/var/lib/keyhush/data", "/var/lib/keyhush/secrets", "/etc/keyhush/serve.conf"] {
+    for place in
+        ["/usr/bin/keyhush serve", "/var/lib/keyhush/data", "/var/lib/keyhush/secrets", "/etc/keyhush/serve.conf"]
+    {
         assert!(unit.contains(place) && page().contains(place.split(' ').next().unwrap()), "{place}");
     }
     assert!(Path::new(&deploy()).join("Containerfile").exists());

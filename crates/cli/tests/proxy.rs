@@ -57,8 +57,12 @@ fn nginx(here: &Path, port: u16, upstream: &str) -> Killed {
         ],
     );
     fs::write(here.join("site.conf"), site).unwrap();
-    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|kind| format!("{kind}_temp_path {at}/{kind};\n")).concat();
-    let whole = format!("daemon off;\nmaster_process off;\npid {at}/pid;\nevents {{}}\nhttp {{\n{temporary}include {at}/site.conf;\n}}\n");
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("{kind}_temp_path {at}/{kind};\n"))
+        .concat();
+    let whole = format!(
+        "daemon off;\nmaster_process off;\npid {at}/pid;\nevents {{}}\nhttp {{\n{temporary}include {at}/site.conf;\n}}\n"
+    );
     fs::write(here.join("nginx.conf"), whole).unwrap();
     let mut nginx = Command::new("nginx");
     nginx.args(["-e", "stderr", "-p"]).arg(here).arg("-c").arg(here.join("nginx.conf"));
@@ -71,7 +75,12 @@ fn caddy(here: &Path, port: u16, upstream: &str) -> Killed {
     let site = with(
         &fs::read_to_string(deploy().join("Caddyfile")).unwrap(),
         &[
-            ("\nkeyhush.example {", &format!("\n{{\n\tadmin off\n\tauto_https disable_redirects\n}}\nhttps://localhost:{port}, https://[::1]:{port} {{\n\ttls {at}/live.pem {at}/live.key")),
+            (
+                "\nkeyhush.example {",
+                &format!(
+                    "\n{{\n\tadmin off\n\tauto_https disable_redirects\n}}\nhttps://localhost:{port}, https://[::1]:{port} {{\n\ttls {at}/live.pem {at}/live.key"
+                ),
+            ),
             ("127.0.0.1:8080", upstream),
         ],
     );
@@ -96,7 +105,8 @@ fn started(here: &Path, mut proxy: Command, port: u16) -> Killed {
 
 /// Whether a device enrols at an address.
 fn enrols(here: &Path, url: &str, state: &str) -> bool {
-    let args = ["device", "--server", url, "--roots", "ca.pem", "--text", "typed", "--state", state, "--for-seconds", "2"];
+    let args =
+        ["device", "--server", url, "--roots", "ca.pem", "--text", "typed", "--state", state, "--for-seconds", "2"];
     let out = keyhush().current_dir(here).args(args).output().unwrap();
     String::from_utf8_lossy(&out.stderr).lines().any(|line| line == "enrolled")
 }
@@ -120,12 +130,18 @@ fn behind(start: impl Fn(&Path, u16, &str) -> Killed) {
     let _devices = Killed::of(devices.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
     let began = Instant::now();
     while server.0.try_wait().unwrap().is_none() {
-        assert!(began.elapsed() < PATIENCE, "the run does not end: {}", fs::read_to_string(here.join("proxy.log")).unwrap());
+        assert!(
+            began.elapsed() < PATIENCE,
+            "the run does not end: {}",
+            fs::read_to_string(here.join("proxy.log")).unwrap()
+        );
         thread::sleep(Duration::from_millis(50));
     }
     assert!(here.join("data/models/words/statement.md").exists());
-    let logged = fs::read_to_string(here.join("access.log")).unwrap_or_default() + &fs::read_to_string(here.join("proxy.log")).unwrap();
-    let is_ticket = |path: &str| path.split('/').any(|part| part.len() >= 32 && part.chars().all(|c| c.is_ascii_hexdigit()));
+    let logged = fs::read_to_string(here.join("access.log")).unwrap_or_default()
+        + &fs::read_to_string(here.join("proxy.log")).unwrap();
+    let is_ticket =
+        |path: &str| path.split('/').any(|part| part.len() >= 32 && part.chars().all(|c| c.is_ascii_hexdigit()));
     let tickets = logged.split_whitespace().filter(|word| word.starts_with("/v1/report/") && is_ticket(word)).count();
     assert_eq!(tickets, 0, "no log has a ticket");
 

@@ -31,8 +31,12 @@ const DEVICES: &str = "160";
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) fn task(rounds: u32) -> String {
-    let changes =
-        [&*format!("rounds={rounds}"), "participation.max_participations=9", "devices.begin_with=150", "devices.tick_seconds=0.05"];
+    let changes = [
+        &*format!("rounds={rounds}"),
+        "participation.max_participations=9",
+        "devices.begin_with=150",
+        "devices.tick_seconds=0.05",
+    ];
     with(&settings(), &changes)
 }
 
@@ -140,7 +144,8 @@ fn p17_p21_a_server_whose_disk_is_lost_does_not_go_on_from_an_older_copy_and_a_n
     fs::create_dir(here.join("data")).unwrap();
     fs::set_permissions(here.join("data"), fs::Permissions::from_mode(0o700)).unwrap();
     fs::copy(here.join(&copy).join(DATABASE), here.join("data").join(DATABASE)).unwrap();
-    let started = run(here, &["serve", "words.toml", "--listen", "127.0.0.1:0", "--data", "data", "--secrets", "secrets"]);
+    let started =
+        run(here, &["serve", "words.toml", "--listen", "127.0.0.1:0", "--data", "data", "--secrets", "secrets"]);
     let said = String::from_utf8_lossy(&started.stderr).into_owned();
     assert!(started.status.code() == Some(1) && said.contains("rolled back"), "{said}");
     fs::remove_dir_all(here.join("data")).unwrap();
@@ -221,12 +226,19 @@ fn p20_nothing_secret_is_in(backup: &Path, secrets: &Path) {
     }
     let mut keys = BTreeSet::new();
     // Witnesses say what the database says, and certificates are public.
-    for path in files(secrets).into_iter().filter(|path| !["ledger.head", "assignments", "cert.pem"].iter().any(|name| path.ends_with(name))) {
+    for path in files(secrets)
+        .into_iter()
+        .filter(|path| !["ledger.head", "assignments", "cert.pem"].iter().any(|name| path.ends_with(name)))
+    {
         let text = fs::read(&path).unwrap();
         let name = path.strip_prefix(secrets).unwrap().display().to_string();
         for line in text.split(|byte| !byte.is_ascii_hexdigit()).filter(|part| part.len() >= 32) {
-            let raw: Vec<u8> = line.chunks(2).filter_map(|two| u8::from_str_radix(str::from_utf8(two).ok()?, 16).ok()).collect();
-            assert!(!copied.iter().any(|bytes| contains(bytes, line) || contains(bytes, &raw)), "{name} is in the backup");
+            let raw: Vec<u8> =
+                line.chunks(2).filter_map(|two| u8::from_str_radix(str::from_utf8(two).ok()?, 16).ok()).collect();
+            assert!(
+                !copied.iter().any(|bytes| contains(bytes, line) || contains(bytes, &raw)),
+                "{name} is in the backup"
+            );
             keys.insert(name.clone());
         }
     }
@@ -255,7 +267,10 @@ fn p17_a_backup_that_is_the_newest_state_is_gone_on_from_and_releases_nothing_tw
         (vec!["restore", &copy, "--data", "data"], "--secrets"),
         (vec!["backup", "--data", "nowhere", "--to", "backups"], "does not exist"),
         (vec!["backup", "--data", "data", "--to", "data/backups"], "neither inside the other"),
-        (vec!["backup", "--data", "data", "--to", "b", "--secrets", "secrets", "--keys-to", "b/keys"], "neither inside the other"),
+        (
+            vec!["backup", "--data", "data", "--to", "b", "--secrets", "secrets", "--keys-to", "b/keys"],
+            "neither inside the other",
+        ),
     ] {
         let said = refused(here, &args);
         assert!(said.contains(words), "{args:?}: {said}");

@@ -23,7 +23,21 @@ fn run(folder: &Path, args: &[&str]) -> String {
 
 /// Whether a device that trusts a file, and has a token, enrols.
 fn enrols(folder: &Path, url: &str, trust: [&str; 2], token: &str, state: &str) -> bool {
-    let args = ["device", "--server", url, trust[0], trust[1], "--token", token, "--text", "typed", "--state", state, "--for-seconds", "2"];
+    let args = [
+        "device",
+        "--server",
+        url,
+        trust[0],
+        trust[1],
+        "--token",
+        token,
+        "--text",
+        "typed",
+        "--state",
+        state,
+        "--for-seconds",
+        "2",
+    ];
     let out = keyhush().current_dir(folder).args(args).output().unwrap();
     String::from_utf8_lossy(&out.stderr).lines().any(|line| line == "enrolled")
 }
@@ -61,7 +75,7 @@ fn devices_that_pin_the_next_certificate_do_not_notice_when_it_is_used_and_a_new
         format!("c{}", states.get())
     };
     until("the server uses the next one", || enrols(here, &url, ["--pin", "new.pem"], "old-token", &fresh()));
-    assert!(enrols(here, &url, both, "old-token", "d"), "whoever pinned both goes on");
+    assert!(enrols(here, &url, both, "old-token", "d"), "a device that pinned both goes on");
     assert!(!enrols(here, &url, old, "old-token", "e"), "the old one is used no more");
 
     run(here, &["rotate", "token", "--secrets", "secrets"]);
@@ -78,11 +92,17 @@ pub(crate) fn certified(here: &Path, name: &str) {
         assert!(out.status.success(), "openssl {args}: {}", String::from_utf8_lossy(&out.stderr));
     };
     if !here.join("ca.pem").exists() {
-        openssl("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 30 -subj /CN=authority");
+        openssl(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 30 -subj /CN=authority",
+        );
     }
-    openssl(&format!("req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {name}.key -out {name}.csr -subj /CN=localhost"));
+    openssl(&format!(
+        "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {name}.key -out {name}.csr -subj /CN=localhost"
+    ));
     fs::write(here.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1\n").unwrap();
-    openssl(&format!("x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 30 -extfile names -out {name}.pem"));
+    openssl(&format!(
+        "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 30 -extfile names -out {name}.pem"
+    ));
 }
 
 #[test]

@@ -28,7 +28,9 @@ pub(crate) fn deploy() -> PathBuf {
 /// Whether a command is there; says so where it is not.
 pub(crate) fn has(command: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).any(|folder: PathBuf| folder.join(command).is_file());
+    let found = std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .any(|folder: PathBuf| folder.join(command).is_file());
     if !found {
         println!("not tested: {command} is not installed");
     }
@@ -78,7 +80,12 @@ fn systemd_takes_the_units_and_finds_them_hardened() {
         }
         let found = secure(&text);
         assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stdout));
-        for hardening in ["NoNewPrivileges=yes", "SystemCallFilter=@system-service", "ProtectSystem=strict", "RestrictNamespaces=yes"] {
+        for hardening in [
+            "NoNewPrivileges=yes",
+            "SystemCallFilter=@system-service",
+            "ProtectSystem=strict",
+            "RestrictNamespaces=yes",
+        ] {
             assert!(text.contains(hardening));
             assert!(!secure(&text.replace(hardening, "")).status.success(), "{hardening} counts for nothing");
         }
@@ -119,8 +126,30 @@ fn a_server_needs_nothing_that_its_unit_forbids() {
     let here = folder.path().to_str().unwrap();
     fs::write(folder.path().join("words.toml"), task(2)).unwrap();
     let confined = |command: &mut Command| {
-        command.args(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--bind", here, here]);
-        command.args(["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL", "--die-with-parent", "--chdir", here]);
+        command.args([
+            "--ro-bind",
+            "/",
+            "/",
+            "--dev",
+            "/dev",
+            "--proc",
+            "/proc",
+            "--tmpfs",
+            "/tmp",
+            "--bind",
+            here,
+            here,
+        ]);
+        command.args([
+            "--unshare-pid",
+            "--unshare-ipc",
+            "--unshare-uts",
+            "--cap-drop",
+            "ALL",
+            "--die-with-parent",
+            "--chdir",
+            here,
+        ]);
     };
     let mut probe = Command::new("bwrap");
     confined(&mut probe);
@@ -130,7 +159,18 @@ fn a_server_needs_nothing_that_its_unit_forbids() {
     }
     let mut server = Command::new("bwrap");
     confined(&mut server);
-    server.args(["strace", "-f", "-c", "-U", "name", "-o", "calls", env!("CARGO_BIN_EXE_keyhush"), "serve", "words.toml"]);
+    server.args([
+        "strace",
+        "-f",
+        "-c",
+        "-U",
+        "name",
+        "-o",
+        "calls",
+        env!("CARGO_BIN_EXE_keyhush"),
+        "serve",
+        "words.toml",
+    ]);
     server.args(["--listen", "127.0.0.1:0", "--data", "data", "--secrets", "secrets", "--plain-http", "--anybody"]);
     server.args(["--until-done", "--least-pause", "0", "--threads", "1"]);
     let log = fs::File::create(folder.path().join("log")).unwrap();
@@ -138,7 +178,9 @@ fn a_server_needs_nothing_that_its_unit_forbids() {
     let began = Instant::now();
     let said = || fs::read_to_string(folder.path().join("log")).unwrap();
     let address = loop {
-        if let Some(line) = said().lines().find_map(|line| line.split_once("listening on ").map(|(_, address)| address.to_owned())) {
+        if let Some(line) =
+            said().lines().find_map(|line| line.split_once("listening on ").map(|(_, address)| address.to_owned()))
+        {
             break line;
         }
         assert!(began.elapsed() < PATIENCE, "it does not listen: {}", said());
@@ -156,10 +198,17 @@ fn a_server_needs_nothing_that_its_unit_forbids() {
     };
     assert!(status.success(), "{}", said());
     let counted = fs::read_to_string(folder.path().join("calls")).unwrap();
-    let used: BTreeSet<String> = counted.lines().map(|line| line.trim().to_owned()).filter(|name| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') && !name.is_empty()).collect();
+    let used: BTreeSet<String> = counted
+        .lines()
+        .map(|line| line.trim().to_owned())
+        .filter(|name| {
+            name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') && !name.is_empty()
+        })
+        .collect();
     assert!(["accept4", "fdatasync", "futex"].iter().all(|call| used.contains(*call)), "{counted}");
     let allowed = allowed();
     assert!(!allowed.contains("mount") && !allowed.contains("setuid"), "the unit forbids something");
-    let forbidden: Vec<&String> = used.difference(&allowed).filter(|name| *name != "syscall" && *name != "total").collect();
+    let forbidden: Vec<&String> =
+        used.difference(&allowed).filter(|name| *name != "syscall" && *name != "total").collect();
     assert!(forbidden.is_empty(), "the unit forbids {forbidden:?}, which the server calls");
 }

@@ -14,8 +14,8 @@
 //! Secrets have no copy, and need none: those of tasks must be destroyable, and a task never goes on from anything but its newest state. What
 //! devices know a server by is another matter ([`keys`]).
 
-pub mod keys;
 mod kept;
+pub mod keys;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -224,7 +224,9 @@ pub fn back_up(data: &Path, to: &Path, made: &str) -> Result<Manifest, BackupErr
     apart(to, "the folder of a backup", data, "--data")?;
     let database = Database::read(data.join(DATABASE))?;
     if to.exists() {
-        return Err(BackupError::Folders { problem: format!("{} is there already; each backup gets a new folder", to.display()) });
+        return Err(BackupError::Folders {
+            problem: format!("{} is there already; each backup gets a new folder", to.display()),
+        });
     }
     let unfinished = beside(to, ".unfinished");
     if unfinished.exists() {

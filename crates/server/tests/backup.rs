@@ -122,7 +122,10 @@ fn p17_what_lacks_an_entry_or_an_assignment_is_not_restored() {
     let wrong = backup.restore(&data(&place), &other.secrets()).unwrap_err();
     assert!(matches!(wrong, BackupError::Database(DatabaseError::OtherRealm { .. })), "{wrong}");
     fs::remove_file(place.secrets().join("en-GB/ledger.head")).unwrap();
-    assert!(matches!(backup.restore(&data(&place), &place.secrets()), Err(BackupError::Older(_))), "no witness, no word");
+    assert!(
+        matches!(backup.restore(&data(&place), &place.secrets()), Err(BackupError::Older(_))),
+        "no witness, no word"
+    );
 }
 
 #[test]
@@ -154,7 +157,8 @@ fn the_newest_backups_of_a_server_are_kept_and_those_of_others() {
     back_up(&data(&other), &within.join("0"), "0").unwrap();
     fs::create_dir(within.join("something")).unwrap();
     assert_eq!(remove_older(&last, &within, 2).unwrap(), [within.join("a")]);
-    let mut left: Vec<String> = fs::read_dir(&within).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let mut left: Vec<String> =
+        fs::read_dir(&within).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     left.sort();
     assert_eq!(left, ["0", "b", "c", "something"]);
 }

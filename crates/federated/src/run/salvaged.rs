@@ -64,7 +64,8 @@ pub fn salvage(home: &(impl Home + Records), lost: Option<Lost>, into: &Path) ->
     let lines: String = home.lines(Log::Metrics)?.iter().map(|line| format!("{line}\n")).collect();
     files::write(&into.join(METRICS_FILE), lines.as_bytes())?;
     files::write(&into.join(STATEMENT_FILE), statement.to_markdown().as_bytes())?;
-    let json = serde_json::to_string_pretty(&statement).map_err(|e| ledger::LedgerError::storage("the statement", e))?;
+    let json =
+        serde_json::to_string_pretty(&statement).map_err(|e| ledger::LedgerError::storage("the statement", e))?;
     files::write(&into.join(STATEMENT_JSON), json.as_bytes())?;
     let place = into.join(LEDGER_FILE);
     if let (Some(lost), false) = (lost, is_closed) {

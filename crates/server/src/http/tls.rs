@@ -300,7 +300,8 @@ mod tests {
         let names = names(&["localhost"]);
         let told = Arc::new(Mutex::new(Vec::new()));
         let tells = Arc::clone(&told);
-        let identity = self_signed(&here, &names).unwrap().telling(move |words| tells.lock().unwrap().push(words.to_owned()));
+        let identity =
+            self_signed(&here, &names).unwrap().telling(move |words| tells.lock().unwrap().push(words.to_owned()));
         let print = || fingerprint(&here.join("cert.pem")).unwrap();
         let (first, before) = (print(), identity.now());
         let none = switch_to_next(&here).unwrap_err();
