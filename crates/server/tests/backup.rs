@@ -2,7 +2,11 @@
 //! `cli/tests/restore.rs`.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use device::{guard::TaskDigest, protocol::message::DeviceKey};
 use federated::{
@@ -15,7 +19,8 @@ use federated::{
 use keyhush_server::{
     backup::{Backup, BackupError, back_up, keys, remove_older},
     orders::Orders,
-    sqlite::{DATABASE, Database, DatabaseError},
+    sqlite::{DATABASE, Database, DatabaseError, SqliteState},
+    state::State,
 };
 
 use crate::{
@@ -183,4 +188,22 @@ fn a_backup_that_is_not_what_was_written_is_refused() {
     }
     fs::write(&manifest, text).unwrap();
     Backup::open(&folder).unwrap();
+}
+
+/// A backup of a large database reads for longer than anything else. A task that ends meanwhile is erased afterwards, and does not fail.
+#[test]
+fn what_is_to_be_erased_waits_for_who_reads() {
+    let (place, _) = backed_up();
+    let state = SqliteState::open(&data(&place), &place.secrets()).unwrap();
+    let reader = rusqlite::Connection::open(place.path()).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM devices").unwrap();
+    state.coordinator().commit(&[Write::Enrol { device: DeviceKey([7; 32]), day: 1 }]).unwrap();
+    let (began, reads) = (Instant::now(), Duration::from_millis(1500));
+    let reading = std::thread::spawn(move || {
+        std::thread::sleep(reads);
+        drop(reader);
+    });
+    state.erase().unwrap();
+    assert!(began.elapsed() >= reads, "it was erased while somebody could still read it");
+    reading.join().unwrap();
 }
