@@ -48,7 +48,7 @@ fn units(folder: &Path, low_port: bool) {
         fs::write(folder.join(name), text.replace("/usr/bin/keyhush", env!("CARGO_BIN_EXE_keyhush"))).unwrap();
     }
     if low_port {
-        let drop_in = fs::read_to_string(deploy().join("keyhush.service.d/port-443.conf")).unwrap();
+        let drop_in = fs::read_to_string(deploy().join("keyhush-port-443.conf")).unwrap();
         let text = fs::read_to_string(folder.join("keyhush.service")).unwrap();
         fs::write(folder.join("keyhush.service"), text + &drop_in).unwrap();
     }
