@@ -12,5 +12,7 @@ for library in $libraries; do
     install -D -m 755 "$library" "$root$library"
 done
 install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
+# Where the settings of tasks are mounted.
+install -d -m 755 "$root/etc/keyhush"
 # Volumes belong to the user that the server runs as; the Containerfile says who that is.
 install -d -m 700 "$2/volumes/data" "$2/volumes/secrets"

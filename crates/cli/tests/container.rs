@@ -8,7 +8,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::Path,
     process::{Command, Stdio},
 };
@@ -74,59 +74,29 @@ fn the_image_is_built_and_a_server_runs_in_it() {
     }
     assert!(!Path::new(&root).join("bin/sh").exists());
 
-    // As an engine would run it: the root read-only, as the user of the image, with volumes and settings.
+    // As an engine would run it: the root read-only, as the user of the image, with volumes and settings, and without a capability.
     let volumes = here.join("volumes");
-    for name in ["data", "secrets"] {
+    for name in ["data", "secrets", "settings"] {
         fs::create_dir_all(volumes.join(name)).unwrap();
+        fs::set_permissions(volumes.join(name), fs::Permissions::from_mode(0o700)).unwrap();
     }
-    fs::write(here.join("words.toml"), task(2)).unwrap();
-    let owned = Command::new("chown").args(["-R", "64937:64937"]).arg(&volumes).status().unwrap();
-    assert!(
-        owned.success() && Command::new("chmod").args(["-R", "u=rwx,go="]).arg(&volumes).status().unwrap().success()
-    );
-    let opened = Command::new("chmod").arg("755").arg(here).status().unwrap();
-    assert!(opened.success());
-    let mut server = Command::new("setpriv");
-    server.args([
-        "--reuid",
-        "64937",
-        "--regid",
-        "64937",
-        "--clear-groups",
-        "bwrap",
-        "--unshare-user",
-        "--ro-bind",
-        &root,
-        "/",
-        "--proc",
-        "/proc",
-        "--dev",
-        "/dev",
-    ]);
-    for name in ["data", "secrets"] {
-        server.arg("--bind").arg(volumes.join(name)).arg(format!("/{name}"));
+    fs::write(volumes.join("settings/words.toml"), task(2)).unwrap();
+    let mut server = Command::new("bwrap");
+    server.args(["--unshare-user", "--uid", "64937", "--gid", "64937", "--unshare-pid", "--cap-drop", "ALL"]);
+    server.args(["--die-with-parent", "--ro-bind", &root, "/", "--proc", "/proc", "--dev", "/dev"]);
+    for (name, at) in [("data", "/data"), ("secrets", "/secrets"), ("settings", "/etc/keyhush")] {
+        server.arg("--bind").arg(volumes.join(name)).arg(at);
     }
-    server.arg("--ro-bind").arg(here.join("words.toml")).args(["/etc/keyhush/words.toml", "--die-with-parent"]);
-    server.args([
-        "/usr/bin/keyhush",
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--data",
-        "/data",
-        "--secrets",
-        "/secrets",
-        "/etc/keyhush/words.toml",
-        "--self-signed",
-        "localhost",
-    ]);
+    server.args(["/usr/bin/keyhush", "serve", "--listen", "127.0.0.1:0", "--data", "/data", "--secrets", "/secrets"]);
+    server.args(["/etc/keyhush/words.toml", "--self-signed", "localhost"]);
     let mut server = Killed::of(server.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
     let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map(Result::unwrap);
     let mut said = Vec::new();
     let address = loop {
         let Some(line) = lines.next() else {
             let why = said.join("\n");
-            assert!(why.contains("ermitted") || why.contains("bwrap"), "{why}");
+            // Namespaces that this system does not give are no fault of the image.
+            assert!(why.contains("bwrap: ") && why.contains("ermitted"), "{why}");
             println!("not tested: {why}");
             return;
         };

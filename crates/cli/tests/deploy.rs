@@ -120,7 +120,7 @@ fn the_page_is_run_from_an_empty_machine_to_the_removal() {
         "it is the newest state",
         "words: finished",
         "how many are lost is not known",
-        "verified",
+        "on the chain",
         "keys that devices know the server by",
         "new enrolment token",
     ] {
