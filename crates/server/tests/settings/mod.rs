@@ -43,5 +43,6 @@ pub(crate) fn settings(folder: &Path) -> Settings {
         pace: Pace { least_s: 0.0, ..Pace::default() },
         routes: axum::Router::new(),
         ends_with_tasks: true,
+        officers: Vec::new(),
     }
 }
