@@ -586,7 +586,7 @@ const LOST_ITS_END: &str = ", whose ledger lost its end: counted as if its whole
 fn described<S: LedgerStore>(what: &str, ledger: &Ledger<S>, lost: Option<&Lost>) -> Result<String, RunError> {
     match lost {
         _ if ledger.is_closed() => Ok(format!("the model {what}")),
-        Some(_) => Ok(format!("the model {what}, whose ledger lost its end: counted as if its whole plan had been released")),
+        Some(_) => Ok(format!("the model {what}{LOST_ITS_END}")),
         None => Err(ConfigError::new("model.from", format!(
             "the run {what} has not finished, so its cost is not known yet: let it finish, end it with keyhush train --end (a task of a server with keyhush task stop), or finish its sweep; if the end of its ledger was lost, restore it with keyhush restore --salvage"
         ))
