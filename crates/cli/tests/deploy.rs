@@ -96,7 +96,7 @@ fn the_page_is_run_from_an_empty_machine_to_the_removal() {
     // Names are resolved as on the machine of a device, and what is left behind is looked for.
     let whole = format!(
         "echo '127.0.0.1 keyhush.example' >>/etc/hosts\nset -x\n{commands}\nset +x\n\
-         test -s /root/models/words/statement.md\nfor left in /var/lib/keyhush /etc/keyhush /usr/bin/keyhush; do test ! -e $left; done\n\
+         test -s /srv/models/words/statement.md\nfor left in /var/lib/keyhush /etc/keyhush /usr/bin/keyhush; do test ! -e $left; done\n\
          if id keyhush 2>/dev/null; then exit 1; fi\necho all of it\n"
     );
     fs::write(release.join("page.sh"), whole).unwrap();
