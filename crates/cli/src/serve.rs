@@ -63,7 +63,7 @@ pub(crate) struct ServeArgs {
     /// Folder for secret keys (ledgers, noise, rounds). Keep it on a different disk than --data, and out of backups
     #[arg(long, value_name = "DIR")]
     secrets: PathBuf,
-    /// Certificate chain of the server, in PEM
+    /// Certificate chain of the server, in PEM. It is read again when it is replaced, without a restart
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
     /// Private key of the certificate, in PEM
@@ -200,7 +200,7 @@ pub(crate) fn refused(error: ServeError) -> anyhow::Error {
 }
 
 /// Folders and modes are a person's to mend; a disk that fails is not.
-fn unopened(error: DatabaseError) -> anyhow::Error {
+pub(crate) fn unopened(error: DatabaseError) -> anyhow::Error {
     match error {
         DatabaseError::Folders { .. } => BadInput::Refused(error.to_string()).into(),
         DatabaseError::Loose { .. } | DatabaseError::Linked { .. } | DatabaseError::Foreign { .. } => {
@@ -211,7 +211,7 @@ fn unopened(error: DatabaseError) -> anyhow::Error {
 }
 
 /// Addresses, certificates and keys that cannot be used are bad input; a disk that fails is not.
-fn unusable(error: HttpError) -> anyhow::Error {
+pub(crate) fn unusable(error: HttpError) -> anyhow::Error {
     match error {
         HttpError::File(_) => error.into(),
         HttpError::Listen(ListenError::Address { .. }) => BadInput::wrong("listen", error).into(),
@@ -281,10 +281,17 @@ fn transport(certificate: &Certificate<'_>) -> anyhow::Result<Transport> {
     Ok(match certificate {
         Certificate::None => Transport::PlainOnLoopback,
         Certificate::Given(certificate, key) => {
-            Transport::Tls(Arc::new(Identity::from_files(certificate, key).map_err(unusable)?))
+            Transport::Tls(Arc::new(told(Identity::from_files(certificate, key).map_err(unusable)?)))
         }
-        Certificate::Made { folder, names } => Transport::Tls(Arc::new(self_signed(folder, names).map_err(unusable)?)),
+        Certificate::Made { folder, names } => {
+            Transport::Tls(Arc::new(told(self_signed(folder, names).map_err(unusable)?)))
+        }
     })
+}
+
+/// The log has it when a certificate is replaced, or is not.
+fn told(identity: Identity) -> Identity {
+    identity.telling(|words| eprintln!("{words}"))
 }
 
 /// Where the token lies: the operator's file, or one that is drawn. None where anybody may enrol.

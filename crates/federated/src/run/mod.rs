@@ -33,6 +33,7 @@ mod opened;
 mod presence;
 mod price;
 mod runaway;
+mod salvaged;
 mod samples;
 mod stated;
 mod told;
@@ -58,6 +59,7 @@ pub use self::{
     kept::Kept,
     opened::Opened,
     presence::Presence,
+    salvaged::{Salvaged, salvage},
     samples::{PROMPTS, Sample, Samples, prompts_of},
     stated::stated,
     totals::Totals,

@@ -76,7 +76,8 @@ impl<const N: usize> WithSimd for Largest<'_, N> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
         let (vectors, rest) = S::as_simd_f32s(self.values);
-        let mut best = Best { floor: floor::<S, N>(simd, vectors), best: [(f32::NEG_INFINITY, usize::MAX); N], found: 0 };
+        let mut best =
+            Best { floor: floor::<S, N>(simd, vectors), best: [(f32::NEG_INFINITY, usize::MAX); N], found: 0 };
         let mut next = 0;
         for group in vectors.chunks(TOGETHER) {
             if best.has_room_for_any(simd, group) {

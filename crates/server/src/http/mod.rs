@@ -34,7 +34,7 @@ pub use listen::{Limits, ListenError, Network, Origin, Origins, Proxies, Served,
 pub use reading::{Reading, Unread};
 pub use routes::app;
 pub use service::{Packed, Service};
-pub use tls::{Identity, fingerprint, self_signed};
+pub use tls::{Identity, fingerprint, prepare_next, self_signed, switch_to_next};
 
 /// Listens. Those for whom there is no place are told so in a message of the protocol.
 ///

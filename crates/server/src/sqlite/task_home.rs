@@ -31,7 +31,7 @@ pub struct TaskHome {
     pub(super) vault: Arc<dyn Vault>,
     /// Where the head is kept that was acknowledged last; none where it was opened without its secrets.
     pub(super) witness: Option<PathBuf>,
-    name: String,
+    pub(super) name: String,
 }
 
 impl fmt::Debug for TaskHome {
@@ -41,7 +41,7 @@ impl fmt::Debug for TaskHome {
 }
 
 /// The file of a task's secrets with the head that was acknowledged last.
-const HEAD: &str = "ledger.head";
+pub(super) const HEAD: &str = "ledger.head";
 /// The paper that a note is.
 const NOTE: &str = "note";
 
