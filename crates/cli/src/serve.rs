@@ -21,6 +21,7 @@ use federated::{
         pace::Pace,
     },
 };
+use ledger::VerifyingKey;
 use server::{
     attestation::{Attestation, ByCommand},
     http::{
@@ -29,7 +30,6 @@ use server::{
     },
     observed::Observed,
     sqlite::{DatabaseError, SqliteState, check_folders},
-    state::StateError,
     tasks::{Happened, ServeError, Settings, Written, serve},
     token::token_in,
 };
@@ -38,6 +38,8 @@ use crate::{
     failure::{BadInput, Interrupted, Told},
     interrupt,
     model_folder::{read_settings, read_text},
+    officer::public_key,
+    task::approval,
     train::MachineArgs,
 };
 
@@ -50,8 +52,9 @@ use self::log::{Format, Level, Line, Log};
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
-    /// Settings file of each task, with data.kind = "devices"; the file's name is the task's name
-    #[arg(required = true, value_name = "TASK.toml")]
+    /// Settings file of each task, with data.kind = "devices"; the file's name is the task's name. A privacy officer's approval is read from
+    /// TASK.approval next to it. Tasks of keyhush task create need not be named
+    #[arg(value_name = "TASK.toml")]
     tasks: Vec<PathBuf>,
     /// Address to listen on, such as 0.0.0.0:8443
     #[arg(long, value_name = "ADDRESS")]
@@ -62,7 +65,7 @@ pub(crate) struct ServeArgs {
     /// Folder for secret keys (ledgers, noise, rounds). Keep it on a different disk than --data, and out of backups
     #[arg(long, value_name = "DIR")]
     secrets: PathBuf,
-    /// Certificate chain of the server, in PEM
+    /// Certificate chain of the server, in PEM. It is read again when it is replaced, without a restart
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
     /// Private key of the certificate, in PEM
@@ -102,7 +105,11 @@ pub(crate) struct ServeArgs {
     /// Answer devices only: no dashboard, no admin API. By default both are on the same address, for those who have a token (keyhush access)
     #[arg(long)]
     no_console: bool,
-    /// Override a setting of every task, such as rounds=10
+    /// Public key of a privacy officer who must have approved each task (keyhush task approve): 64 hexadecimal digits, or a file with them. May be
+    /// repeated: one of them is enough. Without it tasks need no approval
+    #[arg(long, value_name = "KEY")]
+    officer: Vec<String>,
+    /// Override a setting of every task that is named here, such as rounds=10
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Exit when all tasks are finished, instead of telling devices that there is nothing to do
@@ -135,6 +142,7 @@ fn serve_until_stopped(args: &ServeArgs, log: &Log) -> anyhow::Result<()> {
     if !(0.0..=86_400.0).contains(&args.least_pause) {
         return Err(BadInput::wrong("least-pause", "must be from 0 to 86400 seconds").into());
     }
+    let officers = args.officer.iter().map(|given| public_key(given)).collect::<Result<Vec<_>, _>>()?;
     check_folders(&args.data, &args.secrets).map_err(unopened)?;
     let certificate = certificate(args);
     let token = token(args)?;
@@ -155,6 +163,7 @@ fn serve_until_stopped(args: &ServeArgs, log: &Log) -> anyhow::Result<()> {
         observed: Arc::default(),
         routes: axum::Router::new(),
         ends_with_tasks: args.until_done,
+        officers: officers.clone(),
     };
     let stop = interrupt::watch()?;
     end_in_time(stop, log.clone())?;
@@ -164,7 +173,7 @@ fn serve_until_stopped(args: &ServeArgs, log: &Log) -> anyhow::Result<()> {
     if !args.no_console {
         let access = Access::in_secrets(&args.secrets);
         shows = Some(dashboard(args, &certificate, &access)?);
-        settings.routes = console(args, access, limits, Arc::clone(&settings.observed))?.router();
+        settings.routes = console(args, access, limits, officers, Arc::clone(&settings.observed))?.router();
     }
     serve(&state, tasks, settings, stop, &|happened| {
         log.happened(happened);
@@ -197,20 +206,19 @@ fn end_in_time(stop: &'static Stop, log: Log) -> anyhow::Result<()> {
 }
 
 /// Errors that a person can mend are bad input.
-fn refused(error: ServeError) -> anyhow::Error {
+pub(crate) fn refused(error: ServeError) -> anyhow::Error {
     match error {
         ServeError::Config(error) => crate::failure::of_config(&error).into(),
         ServeError::Run(error) => crate::failure::refused(*error),
         ServeError::Http(error) => unusable(*error),
-        ServeError::SameTask { .. } | ServeError::OtherTerms { .. } | ServeError::State(StateError::Name(_)) => {
-            BadInput::Refused(error.to_string()).into()
-        }
+        ServeError::OtherTerms { .. } | ServeError::NoTask => BadInput::Refused(error.to_string()).into(),
+        error if error.is_of_the_task() => BadInput::Refused(error.to_string()).into(),
         other => other.into(),
     }
 }
 
 /// Folders and modes are a person's to mend; a disk that fails is not.
-fn unopened(error: DatabaseError) -> anyhow::Error {
+pub(crate) fn unopened(error: DatabaseError) -> anyhow::Error {
     match error {
         DatabaseError::Folders { .. } => BadInput::Refused(error.to_string()).into(),
         DatabaseError::Loose { .. } | DatabaseError::Linked { .. } | DatabaseError::Foreign { .. } => {
@@ -221,7 +229,7 @@ fn unopened(error: DatabaseError) -> anyhow::Error {
 }
 
 /// Addresses, certificates and keys that cannot be used are bad input; a disk that fails is not.
-fn unusable(error: HttpError) -> anyhow::Error {
+pub(crate) fn unusable(error: HttpError) -> anyhow::Error {
     match error {
         HttpError::File(_) => error.into(),
         HttpError::Listen(ListenError::Address { .. }) => BadInput::wrong("listen", error).into(),
@@ -239,7 +247,8 @@ fn written(path: &Path, set: &[String]) -> anyhow::Result<Written> {
     let config = Document::new(&text, set).and_then(|document| document.config());
     // There may be several tasks: which one is wrong is said too.
     let config = config.map_err(|e| BadInput::Refused(format!("{}: {e}", path.display())))?;
-    Ok(Written { name, config })
+    let approval = approval(None, path)?;
+    Ok(Written { name, config, approval })
 }
 
 /// Which certificate a server has.
@@ -290,10 +299,17 @@ fn transport(certificate: &Certificate<'_>) -> anyhow::Result<Transport> {
     Ok(match certificate {
         Certificate::None => Transport::PlainOnLoopback,
         Certificate::Given(certificate, key) => {
-            Transport::Tls(Arc::new(Identity::from_files(certificate, key).map_err(unusable)?))
+            Transport::Tls(Arc::new(told(Identity::from_files(certificate, key).map_err(unusable)?)))
         }
-        Certificate::Made { folder, names } => Transport::Tls(Arc::new(self_signed(folder, names).map_err(unusable)?)),
+        Certificate::Made { folder, names } => {
+            Transport::Tls(Arc::new(told(self_signed(folder, names).map_err(unusable)?)))
+        }
     })
+}
+
+/// The log has it when a certificate is replaced, or is not.
+fn told(identity: Identity) -> Identity {
+    identity.telling(|words| eprintln!("{words}"))
 }
 
 /// Where the token lies: the operator's file, or one that is drawn. None where anybody may enrol.
@@ -310,10 +326,11 @@ fn console(
     args: &ServeArgs,
     access: Access,
     limits: Limits,
+    officers: Vec<VerifyingKey>,
     observed: Arc<Observed>,
 ) -> anyhow::Result<Console<SqliteState>> {
     let state = Arc::new(SqliteState::read(&args.data).map_err(unopened)?);
-    Ok(Console { state, data: args.data.clone(), access, limits, observed })
+    Ok(Console { state, data: args.data.clone(), access, officers, limits, observed })
 }
 
 /// The dashboard's address. The first time that a person starts a server at a terminal, a token is created, and the address has it. It is not printed where

@@ -30,8 +30,8 @@ use self::text::Text;
 use crate::{
     Console,
     access::Role,
+    endpoint::{self, Asked, Described, Endpoint, Shared},
     problems::Problem,
-    router::{self, Asked, Described, Endpoint, Shared},
 };
 
 /// The media type of the text format.
@@ -189,7 +189,7 @@ async fn show<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Resul
             Ok(text.finish())
         })
         .await?;
-    Ok(router::with(StatusCode::OK, KIND, text))
+    Ok(endpoint::with(StatusCode::OK, KIND, text))
 }
 
 const STATES: [(Stands, &str); 7] = [

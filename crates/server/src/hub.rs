@@ -307,6 +307,11 @@ impl Hub {
         self.shared.changed.notify_all();
     }
 
+    /// What operators may see.
+    pub(crate) fn observed(&self) -> &Observed {
+        &self.observed
+    }
+
     /// A driver for the fleet of a task.
     #[must_use]
     pub fn driver(&self) -> HubDriver {

@@ -73,7 +73,7 @@ fn dates(fields: &[x509::Fields<'_>], chain: &Path) -> Finding {
     let until = fields.iter().map(|fields| fields.until).min().unwrap_or(now);
     let from = fields.iter().map(|fields| fields.from).max().unwrap_or(now);
     let days = (until.as_second() - now.as_second()) / 86_400;
-    let renew = "renew it, replace the files, and restart the server if its version does not read them again by itself";
+    let renew = "renew it and replace the files: the server reads them again by itself; one that it made itself is replaced by keyhush rotate certificate";
     if until <= now {
         Finding::failure(check, format!("{place} expired at {until}: no device connects"), renew)
     } else if from > now {

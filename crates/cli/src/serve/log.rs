@@ -137,7 +137,7 @@ impl Log {
 
     /// Something happened.
     pub(crate) fn happened(&self, happened: &Happened<'_>) {
-        let matters = matches!(happened, Happened::Listening(_) | Happened::Broken { .. });
+        let matters = matches!(happened, Happened::Listening(_) | Happened::Refused { .. } | Happened::Broken { .. });
         if matters || !self.quiet {
             self.write(line(happened));
         }
@@ -224,6 +224,8 @@ fn line(happened: &Happened<'_>) -> Line {
         Happened::FailedEvaluation { task, failed } => Line::of(Warning, "evaluation_failed", task, failed.to_string())
             .with("round", failed.rounds)
             .with("reason", json!(failed.reason)),
+        Happened::Created { task } => Line::of(Info, "created", task, "created"),
+        Happened::Refused { task, why } => Line::of(Error, "refused", task, format!("refused, and not begun: {why}")),
         Happened::Over { task, folder } => {
             let words = format!("finished; model, statement and ledger are in {}", folder.display());
             Line::of(Info, "finished", task, words).with("folder", folder.display().to_string())

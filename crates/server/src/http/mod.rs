@@ -38,7 +38,7 @@ pub(crate) use refusals::told;
 pub use refusals::{REQUEST_ID, Refused, Tells, request_id};
 pub use routes::app;
 pub use service::{Packed, Service};
-pub use tls::{Identity, fingerprint, self_signed};
+pub use tls::{Identity, fingerprint, prepare_next, self_signed, switch_to_next};
 
 /// Listens. Those for whom there is no place are told so in a message of the protocol.
 ///

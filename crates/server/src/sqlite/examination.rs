@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::{
     DATABASE, DatabaseError, TaskHome,
-    assignments::{ASSIGNMENTS, Witness},
+    assignments::{Witness, realm_and_count},
     database::Database,
 };
 
@@ -103,17 +103,11 @@ pub fn examine(data: &Path, secrets: &Path) -> Result<Examined, DatabaseError> {
 }
 
 fn assignments(database: &Database, secrets: &Path) -> Result<u64, DatabaseError> {
-    let read = || {
-        database.look(|t| {
-            let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, [u8; 32]>(0)?, row.get::<_, u64>(1)?));
-            Ok(t.query_row("SELECT realm, assignments FROM server", [], row)?)
-        })
-    };
     let mut tries = 0;
     loop {
-        let (realm, count) = read()?;
+        let (realm, count) = database.look(realm_and_count)?;
         tries += 1;
-        match Witness::at(secrets.join(ASSIGNMENTS), &realm).check(count) {
+        match Witness::of(secrets, &realm).check(count) {
             Err(DatabaseError::SetBack { .. }) if tries < TRIES => {}
             checked => return checked.map(|_| count),
         }
