@@ -61,7 +61,14 @@ impl Served {
         let tokens = Role::ALL.map(|role| (role, access.create(role.word(), role).unwrap().text().to_owned()));
         let reader = Arc::new(SqliteState::read(&data).unwrap());
         let (limits, observed) = (Limits::default(), Arc::new(Observed::default()));
-        let console = Console { state: reader, data: data.clone(), access, officers: officers.to_vec(), limits, observed: Arc::clone(&observed) };
+        let console = Console {
+            state: reader,
+            data: data.clone(),
+            access,
+            officers: officers.to_vec(),
+            limits,
+            observed: Arc::clone(&observed),
+        };
         let settings = Settings {
             listen: "127.0.0.1:0".parse().unwrap(),
             data,
