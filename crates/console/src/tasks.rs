@@ -89,7 +89,7 @@ pub struct NewTask {
     pub approval: Option<Approval>,
 }
 
-/// What whoever approves a plan must know of a server.
+/// What an officer who approves a plan must know of a server.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AboutServer {
     /// The server's realm.
