@@ -47,7 +47,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// All of them.
+    /// All roles, the lowest first.
     pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Officer];
 
     /// Its name.
