@@ -80,7 +80,7 @@ impl FromStr for Role {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Granted {
-    /// Whose it is, or what for.
+    /// The token's name: whose it is, or what it is for.
     pub name: String,
     /// What it allows.
     pub role: Role,

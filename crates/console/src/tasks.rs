@@ -43,7 +43,7 @@ pub struct Task {
     pub wanted: Order,
     /// Whether the server does what is wanted.
     pub obeyed: bool,
-    /// Why it is over.
+    /// Why the task is over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// What its ledger says.
