@@ -39,7 +39,7 @@ pub struct Asked {
     pub headers: HeaderMap,
     /// The body; empty where the endpoint takes none.
     pub body: Bytes,
-    /// From where it came.
+    /// The address of the client.
     pub from: Option<IpAddr>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) type Handler<S> = Arc<dyn Fn(Arc<Shared<S>>, Asked) -> Answered + Sen
 
 /// A described function.
 pub struct Endpoint<S> {
-    /// What it is.
+    /// The description of the endpoint.
     pub described: Described,
     pub(crate) handler: Handler<S>,
 }

@@ -183,7 +183,7 @@ pub enum Happened<'a> {
     Refused {
         /// The task's name.
         task: &'a str,
-        /// Why not.
+        /// The reason.
         why: &'a str,
     },
     /// A task cannot continue; the others do.
