@@ -17,6 +17,8 @@ mod data;
 #[cfg(feature = "network")]
 mod device;
 mod distil;
+#[cfg(feature = "network")]
+mod doctor;
 mod engines;
 mod eval;
 mod experiment;
@@ -53,7 +55,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(not(feature = "network"))]
-use crate::without::no_network::{access, backup, device, restore, rotate, serve, task};
+use crate::without::no_network::{access, backup, device, doctor, restore, rotate, serve, task};
 
 /// Train keyboard language models on text that stays with the people who typed it.
 #[derive(Parser)]
@@ -99,6 +101,8 @@ enum Command {
     /// Create, list or revoke the tokens of those who may see and operate a server.
     #[command(subcommand)]
     Access(access::Command),
+    /// Look for what is wrong with a server: its folders, database, machine and certificate.
+    Doctor(Box<doctor::DoctorArgs>),
     /// List, pause, resume or stop the tasks of a server on this machine.
     #[command(subcommand)]
     Task(task::Command),
@@ -145,6 +149,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Serve(args) => serve::run(&args),
         Command::Officer(command) => officer::run(&command),
         Command::Access(command) => access::run(&command),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Task(command) => task::run(&command),
         Command::Backup(args) => backup::run(&args),
         Command::Restore(args) => restore::run(&args),

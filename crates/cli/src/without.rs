@@ -30,6 +30,10 @@ pub(crate) mod no_network {
         pub(crate) use super::{Anything as ServeArgs, run};
     }
 
+    pub(crate) mod doctor {
+        pub(crate) use super::{Anything as DoctorArgs, run};
+    }
+
     pub(crate) mod backup {
         pub(crate) use super::{Anything as BackupArgs, run};
     }

@@ -35,3 +35,4 @@ mod toy;
 mod track;
 mod train;
 mod unit;
+mod watch;

@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use crate::{
     Console,
     access::{Role, Who},
+    metrics,
     problems::Problem,
 };
 
@@ -106,6 +107,8 @@ pub struct Shared<S> {
     pub console: Console<S>,
     pub(crate) bodies: Reading,
     pub(crate) readers: Arc<Semaphore>,
+    /// What metrics were made of last.
+    pub(crate) read: Arc<metrics::Read>,
 }
 
 impl<S: State + 'static> Shared<S> {

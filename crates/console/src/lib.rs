@@ -6,6 +6,7 @@
 //! | [`problems`] | why a request is refused, and what to do next (RFC 9457)                                       |
 //! | [`endpoint`] | what an endpoint is, described once, and what answers it                                       |
 //! | [`router`]   | from endpoints, each described once, to routes: who may use it, limits, headers                |
+//! | [`metrics`]  | numbers for Prometheus, at `/metrics`                                                          |
 //! | [`tasks`]    | the endpoints of tasks                                                                         |
 //! | [`export`]   | what people take home of a task                                                                |
 //! | `openapi`    | the description of all endpoints, at `/openapi.json`                                           |
@@ -16,6 +17,7 @@
 pub mod access;
 pub mod endpoint;
 pub mod export;
+pub mod metrics;
 mod openapi;
 pub mod problems;
 pub mod router;
@@ -26,7 +28,7 @@ use std::{path::PathBuf, sync::Arc};
 use durable::files::FileError;
 use ledger::VerifyingKey;
 use listen::Limits;
-use server::state::State;
+use server::{observed::Observed, state::State};
 use thiserror::Error;
 
 use crate::access::Access;
@@ -43,6 +45,8 @@ pub struct Console<S> {
     pub officers: Vec<VerifyingKey>,
     /// The limits of the server, for bodies and answers.
     pub limits: Limits,
+    /// What operators may see while the server runs: the one that is given to the server too.
+    pub observed: Arc<Observed>,
 }
 
 impl<S: State + 'static> Console<S> {

@@ -26,7 +26,8 @@ use ledger::VerifyingKey;
 use lm::kernels::KernelPath;
 use serde_json::Value;
 use server::{
-    http::{Limits, Origins, Proxies, Transport},
+    http::{Limits, Origins, Proxies, Tells, Transport},
+    observed::Observed,
     sqlite::SqliteState,
     tasks::{Happened, Settings, serve},
 };
@@ -59,8 +60,8 @@ impl Served {
         let access = Access::in_secrets(&secrets);
         let tokens = Role::ALL.map(|role| (role, access.create(role.word(), role).unwrap().text().to_owned()));
         let reader = Arc::new(SqliteState::read(&data).unwrap());
-        let limits = Limits::default();
-        let console = Console { state: reader, data: data.clone(), access, officers: officers.to_vec(), limits };
+        let (limits, observed) = (Limits::default(), Arc::new(Observed::default()));
+        let console = Console { state: reader, data: data.clone(), access, officers: officers.to_vec(), limits, observed: Arc::clone(&observed) };
         let settings = Settings {
             listen: "127.0.0.1:0".parse().unwrap(),
             data,
@@ -74,6 +75,8 @@ impl Served {
             origins: Origins::default(),
             pace: Pace { least_s: 0.0, ..Pace::default() },
             routes: console.router(),
+            tells: Tells::default(),
+            observed,
             ends_with_tasks: false,
             officers: officers.to_vec(),
         };
