@@ -11,6 +11,8 @@ mod columns;
 mod compare;
 mod data;
 #[cfg(feature = "network")]
+mod demo;
+#[cfg(feature = "network")]
 mod device;
 mod distil;
 mod engines;
@@ -44,7 +46,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(not(feature = "network"))]
-use crate::without::no_network::{device, serve, task};
+use crate::without::no_network::{demo, device, serve, task};
 
 /// Train keyboard language models on text that stays with the people who typed it.
 #[derive(Parser)]
@@ -82,6 +84,8 @@ enum Command {
     /// Reproduce tables and figures of the papers.
     #[command(subcommand)]
     Experiment(Box<experiment::Command>),
+    /// See all of it at once: a server, 200 devices with made-up people, and its dashboard, on this machine.
+    Demo(demo::DemoArgs),
     /// Run a server that trains private models with real devices.
     Serve(Box<serve::ServeArgs>),
     /// List, pause, resume or stop the tasks of a server on this machine.
@@ -120,6 +124,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Train(args) => train::train(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Task(command) => task::run(&command),
         Command::Device(args) => self::device::run(&args),

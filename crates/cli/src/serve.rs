@@ -11,7 +11,6 @@ use std::{
 use clap::Args;
 use federated::{
     config::Document,
-    fleet::Stop,
     metrics::Metrics,
     numbers::counted,
     protocol::{
@@ -39,8 +38,11 @@ use crate::{
     train::MachineArgs,
 };
 
-/// How long a server that is asked to stop may take.
+/// How long a server that is asked to stop may take. If a step takes longer, such as the noise of a large model, or a disk that does not answer, the program
+/// exits anyway: what is durable stays, as after a crash, and the rest is done again.
 const ENDS_IN: Duration = Duration::from_millis(4200);
+const ENDS_AT_ONCE: &str =
+    "stopped during a step, which will be repeated; nothing is lost\nresume with the same command";
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
@@ -131,7 +133,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     };
     let stop = interrupt::watch()?;
     let quiet = args.machine.quiet;
-    end_in_time(stop)?;
+    interrupt::end_within(ENDS_IN, ENDS_AT_ONCE)?;
     let welcome = welcome(args, &certificate, token.as_deref())?;
     let state = SqliteState::open(&args.data, &args.secrets).map_err(unopened)?;
     serve(&state, tasks, settings, stop, &|happened| {
@@ -144,21 +146,6 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     if stop.is_asked() {
         return Err(Interrupted("stopped; nothing is lost\nresume with the same command".to_owned()).into());
     }
-    Ok(())
-}
-
-/// A server that is asked to stop exits within five seconds. If a step takes longer, such as the noise of a large model, or a disk that
-/// does not answer, the program exits anyway: what is durable stays, as after a crash, and the rest is done again.
-fn end_in_time(stop: &'static Stop) -> anyhow::Result<()> {
-    let watch = move || {
-        while !stop.is_asked() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        std::thread::sleep(ENDS_IN);
-        eprintln!("stopped during a step, which will be repeated; nothing is lost\nresume with the same command");
-        std::process::exit(i32::from(interrupt::EXIT_CODE));
-    };
-    std::thread::Builder::new().name("stop".to_owned()).spawn(watch)?;
     Ok(())
 }
 

@@ -1,0 +1,240 @@
+"""A thousand rounds over the network with faults, and whether the server's memory and files stay as they are. README.md says what is done."""
+
+import argparse
+import csv
+import datetime
+import json
+import os
+import pathlib
+import platform
+import random
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+from analysis import slope  # noqa: E402
+from picture import draw  # noqa: E402
+from proxy import Proxy  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TASK = "soak"
+ROUND = re.compile(r"soak: round (\d+) released")
+FAILED = re.compile(r"soak: .*failed")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keyhush", required=True, help="the program")
+    parser.add_argument("--profile", default="?", help="how it was built, for the README of the run")
+    parser.add_argument("--rounds", type=int, default=1000)
+    parser.add_argument("--kills", type=int, nargs="*", default=[60, 130, 200, 270], help="rounds after which the server is killed")
+    parser.add_argument("--warm-up", type=int, default=100, help="rounds after the last kill that do not count for slopes")
+    parser.add_argument("--every", type=float, default=3.0, help="seconds between two samples")
+    parser.add_argument("--out", type=pathlib.Path)
+    return parser.parse_args()
+
+
+class Devices:
+    """Processes of synthetic devices: one that stays, and one after the other that is killed."""
+
+    def __init__(self, args, port, token, folder):
+        self.args, self.port, self.token, self.folder = args, port, token, folder
+        self.random = random.Random(3)
+        # A day of 30 years: those who are free now stay free. All other faults of realistic devices happen.
+        self.stays = self._start(200, 1, ["--behaviour", "realistic", "--day-seconds", "1e9"])
+        self.killed, self.vanishing, self.until = 0, None, time.time() + 5
+
+    def _start(self, count, seed, more):
+        command = [self.args.keyhush, "device", "--synthetic", "--server", f"http://127.0.0.1:{self.port}", "--count", str(count)]
+        command += ["--seed", str(seed), "--token", self.token, "--most-inputs", "100000", "--json", *more]
+        log = open(self.folder / "devices.log", "a")
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def look(self):
+        """Kills those who vanish, all of them at once, and starts others in their place."""
+        if self.stays.poll() is not None:
+            raise SystemExit("the devices ended by themselves")
+        if time.time() < self.until:
+            return
+        if self.vanishing:
+            self.vanishing.kill()
+            self.vanishing.wait()
+            self.vanishing, self.killed = None, self.killed + 1
+            self.until = time.time() + self.random.uniform(1, 5)
+        else:
+            self.vanishing = self._start(10, 1000 + self.killed, [])
+            self.until = time.time() + self.random.uniform(20, 60)
+
+    def stop(self):
+        for process in filter(None, [self.stays, self.vanishing]):
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=60)
+
+
+class Server:
+    """The server, which is killed and started again on the same data."""
+
+    def __init__(self, args, folder):
+        self.args, self.folder = args, folder
+        self.log = folder / "server.log"
+        self.lives, self.rounds, self.failed, self.read = 0, 0, 0, 0
+        self.port = None
+        self.start()
+
+    def start(self):
+        listen = f"127.0.0.1:{self.port or 0}"
+        command = [self.args.keyhush, "serve", f"{TASK}.toml", "--listen", listen, "--data", "data", "--secrets", "secrets"]
+        command += ["--plain-http", "--until-done", "--least-pause", "0", "--set", f"rounds={self.args.rounds}"]
+        command += ["--set", f"participation.max_participations={self.args.rounds}"]
+        with open(self.log, "a") as log:
+            self.process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.lives += 1
+        if self.port is None:
+            until = time.time() + 60
+            while not (found := re.search(r"listening on 127\.0\.0\.1:(\d+)", self.log.read_text())):
+                if time.time() > until or self.process.poll() is not None:
+                    raise SystemExit(f"the server does not begin:\n{self.log.read_text()}")
+                time.sleep(0.05)
+            self.port = int(found[1])
+
+    def look(self):
+        with open(self.log) as log:
+            log.seek(self.read)
+            for line in iter(log.readline, ""):
+                if not line.endswith("\n"):
+                    break
+                self.read = log.tell()
+                if "panicked" in line:
+                    raise SystemExit(f"the server panicked: {line}")
+                if found := ROUND.search(line):
+                    self.rounds = int(found[1])
+                elif FAILED.search(line):
+                    self.failed += 1
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        time.sleep(random.uniform(0.2, 3))
+        self.start()
+
+
+def sample(process):
+    """Memory in KiB, sockets, other open files and threads of a process; nothing if it has ended."""
+    try:
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        links = []
+        for entry in os.scandir(f"/proc/{process.pid}/fd"):
+            try:
+                links.append(os.readlink(entry.path))
+            except OSError:
+                pass
+    except OSError:
+        return None
+    number = lambda name: int(found[1]) if (found := re.search(rf"{name}:\s+(\d+)", status)) else None
+    if number("VmRSS") is None:
+        return None
+    sockets = sum(link.startswith("socket:") for link in links)
+    return [number("VmRSS"), sockets, len(links) - sockets, number("Threads")]
+
+
+def run(args, folder):
+    shutil.copy(HERE / "task.toml", folder / f"{TASK}.toml")
+    server = Server(args, folder)
+    proxy = Proxy(server.port, mean_life_s=20, stalled=0.03, seed=1)
+    devices = Devices(args, proxy.port, str(folder / "secrets" / "token"), folder)
+    kills, rows, began, last = list(args.kills), [], time.time(), (0, time.time())
+    try:
+        while server.process.poll() is None:
+            server.look()
+            devices.look()
+            if kills and server.rounds >= kills[0]:
+                time.sleep(random.uniform(0, 1.5))
+                server.kill()
+                kills.pop(0)
+            at = time.time() - began
+            taken = [sample(server.process), sample(devices.stays)]
+            if all(taken):
+                rows.append([round(at, 2), server.lives, server.rounds, *taken[0], *taken[1]])
+            if server.rounds > last[0]:
+                last = (server.rounds, time.time())
+            if time.time() - last[1] > 300:
+                raise SystemExit(f"no round was released within five minutes:\n{server.log.read_text()[-3000:]}")
+            time.sleep(max(0.0, args.every - (time.time() - began - at)))
+        server.look()
+        devices.stop()
+    finally:
+        for process in filter(None, [server.process, devices.stays, devices.vanishing]):
+            if process.poll() is None:
+                process.kill()
+    if server.process.returncode != 0:
+        raise SystemExit(f"the server failed ({server.process.returncode}):\n{server.log.read_text()[-3000:]}")
+    return server, proxy, devices, rows, time.time() - began
+
+
+COLUMNS = ["seconds", "life", "round", *[f"{who}_{what}" for who in ("server", "devices") for what in ("rss_kib", "sockets", "other_files", "threads")]]
+
+
+def verified(args, folder):
+    """What the program says of the ledger, and the rounds that are in it."""
+    models = folder / "data" / "models" / TASK
+    done = subprocess.run([args.keyhush, "privacy", "verify", models, "--json"], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"the ledger is not verified: {done.stderr}{done.stdout}")
+    entries = [json.loads(line) for line in (models / "ledger.jsonl").read_text().splitlines()]
+    return json.loads(done.stdout), entries
+
+
+def judged(args, rows, verdict):
+    """Slopes of the last life of the server, after the warm-up."""
+    last = max(row[1] for row in rows)
+    first = min(row[2] for row in rows if row[1] == last)
+    steady = [row for row in rows if row[1] == last and row[2] >= first + args.warm_up]
+    found = {}
+    for column in range(3, len(COLUMNS)):
+        values = [row[column] for row in steady]
+        fitted = slope([row[2] for row in steady], values)
+        found[COLUMNS[column]] = {**fitted, "least": min(values), "median": statistics.median(values), "most": max(values)}
+    return {"from_round": steady[0][2], "to_round": steady[-1][2], "samples": len(steady), **found}
+
+
+def main():
+    args = arguments()
+    args.keyhush = os.path.abspath(args.keyhush)
+    out = args.out or ROOT / "bench" / "runs" / f"{datetime.date.today()}-soak"
+    out.mkdir(parents=True, exist_ok=True)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="keyhush-soak-"))
+    try:
+        server, proxy, devices, rows, seconds = run(args, folder)
+        verdict, entries = verified(args, folder)
+        releases = sum("release" in json.dumps(list(entry.get("body", entry).keys()) if isinstance(entry.get("body", entry), dict) else entry)[:200].lower() for entry in entries)
+        with open(out / "samples.csv", "w", newline="") as file:
+            csv.writer(file).writerows([COLUMNS, *rows])
+        took = {
+            "profile": args.profile,
+            "machine": f"{platform.system()} {platform.release()}, {os.cpu_count()} cores",
+            "seconds": round(seconds, 1),
+            "rounds": server.rounds,
+            "failed_attempts": server.failed,
+            "server_killed": server.lives - 1,
+            "device_processes_killed": devices.killed,
+            "connections": {"opened": proxy.opened, "cut": proxy.cut, "stalled": proxy.stalls, "refused": proxy.refused},
+            "ledger": verdict,
+            "ledger_entries": len(entries),
+            "steady": judged(args, rows, verdict),
+        }
+        (out / "soak.json").write_text(json.dumps(took, indent=1) + "\n")
+        (out / "soak.svg").write_text(draw(rows, args.warm_up))
+        print(json.dumps(took, indent=1))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

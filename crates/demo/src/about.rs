@@ -1,0 +1,121 @@
+//! What is happening in a demo, in a few sentences: for the terminal and for the page.
+
+use federated::numbers::{counted, four_digits, grouped};
+use ledger::statement::rounded_up;
+use serde::Serialize;
+
+use crate::{Costs, Settings, costs::Cost};
+
+/// What a demo says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct About {
+    /// The title.
+    pub title: String,
+    /// What it is.
+    pub lead: String,
+    /// Its parts.
+    pub parts: Vec<Part>,
+    /// What should be known of its numbers.
+    pub notes: Vec<String>,
+}
+
+/// A part of a demo.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// The part.
+    pub name: &'static str,
+    /// What it does.
+    pub does: String,
+}
+
+impl About {
+    /// Of a demo with these settings.
+    #[must_use]
+    pub fn new(settings: &Settings, costs: &Costs) -> Self {
+        let devices = counted(settings.devices, "device");
+        Self {
+            title: "What is happening here".to_owned(),
+            lead: format!(
+                "A server and {devices} train one small model that predicts the next word, for {}. All of it runs in one process on this machine. The people are made up; everything else is what a real server and real devices do.",
+                counted(settings.rounds, "round")
+            ),
+            parts: parts(settings),
+            notes: vec![why_epsilon_is_large(costs), what_is_real()],
+        }
+    }
+}
+
+fn parts(settings: &Settings) -> Vec<Part> {
+    let Settings { goal, asked, min_separation, max_participations, noise_multiplier, .. } = settings;
+    let part = |name, does: String| Part { name, does };
+    vec![
+        part("server", format!("asks up to {asked} devices per round, waits for {goal} reports, and publishes the next model.")),
+        part(
+            "devices",
+            format!(
+                "each has one person's messages, trains the model on them for a moment, and sends only what changed. After a report it rests for {}, and it takes part at most {} ({}).",
+                counted(*min_separation, "round"),
+                counted(*max_participations, "time"),
+                "server and device both count"
+            ),
+        ),
+        part(
+            "secure aggregation",
+            "devices add random masks that cancel in the sum: the server learns the sum of a round, and nobody's own update.".to_owned(),
+        ),
+        part("clip", "each device shortens its update to a fixed length, so that nobody can change the sum by more than that.".to_owned()),
+        part(
+            "noise",
+            format!(
+                "the server adds random noise to the sum, {} times as large as what one device may contribute, and only then uses it.",
+                four_digits(*noise_multiplier)
+            ),
+        ),
+        part("ledger", "every release is entered in a signed chain before anybody sees it; epsilon is computed from that chain alone.".to_owned()),
+        part("dashboard", "shows what is released and, to operators, counts and times that are outside the guarantee.".to_owned()),
+    ]
+}
+
+fn why_epsilon_is_large(costs: &Costs) -> String {
+    let Costs { demo, million } = costs;
+    let Cost { devices, goal, max_participations, .. } = *demo;
+    format!(
+        "Why epsilon is large here: the whole plan has epsilon {} (at delta {:e}), which protects nobody in practice, and {} cannot do better. \
+         Noise must hide each device among those of its round, but {goal} reports bear little noise before the model learns nothing; and each device \
+         takes part up to {}, which adds up. The same plan with {}, so the same rounds and the same noise in the average, \
+         has epsilon {} (at delta {:e}): {} report per round, so the noise can be {} times as large as here, and nobody takes part twice.",
+        rounded_up(demo.epsilon),
+        demo.delta,
+        counted(devices, "device"),
+        counted(max_participations, "time"),
+        counted(million.devices, "device"),
+        rounded_up(million.epsilon),
+        million.delta,
+        grouped(million.goal),
+        grouped((million.noise_multiplier / demo.noise_multiplier).round() as u64),
+    )
+}
+
+fn what_is_real() -> String {
+    "What is real: the noise is drawn from the operating system and is secret, the ledger is signed and can be verified, the devices refuse what their owners \
+     would not want, and the keys of the noise are destroyed when the plan is done. The accuracy is measured on made-up people who have no device."
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p23_the_text_has_the_computed_numbers_and_says_what_they_are() {
+        let settings = Settings::new(200, 300).unwrap();
+        let costs = Costs::of(&settings).unwrap();
+        let about = About::new(&settings, &costs);
+        let why = &about.notes[0];
+        let (demo, million) = (rounded_up(costs.demo.epsilon), rounded_up(costs.million.epsilon));
+        assert!(why.contains(&format!("has epsilon {demo} (at delta 1e-3), which protects nobody")), "{why}");
+        assert!(why.contains(&format!("has epsilon {million} (at delta 1e-7)")), "{why}");
+        assert!(why.contains("200 devices cannot do better") && why.contains("1,000,000 devices"), "{why}");
+        assert_eq!(about.parts.len(), 7);
+    }
+}

@@ -1,0 +1,91 @@
+//! Why there is no demo.
+
+use std::{io, path::PathBuf};
+
+use agent::AgentError;
+use federated::{config::ConfigError, run::RunError};
+use server::{sqlite::DatabaseError, state::StateError, tasks::ServeError};
+use thiserror::Error;
+
+/// Why a demo cannot begin, or does not go on.
+#[derive(Debug, Error)]
+pub enum DemoError {
+    /// A number that is out of range.
+    #[error("must be from {least} to {most}, got {got}")]
+    OutOfRange {
+        /// What it is the number of.
+        field: &'static str,
+        /// The least.
+        least: u64,
+        /// The most.
+        most: u64,
+        /// What was asked for.
+        got: u64,
+    },
+    /// The folder to keep has something in it.
+    #[error("{} exists and is not an empty folder; choose another name, and it will be created", folder.display())]
+    Taken {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A folder cannot be made, read or deleted.
+    #[error("cannot {what} {}: {error}", path.display())]
+    Folder {
+        /// What was tried.
+        what: &'static str,
+        /// The folder or file.
+        path: PathBuf,
+        /// Why that fails.
+        error: io::Error,
+    },
+    /// Nothing happened for too long.
+    #[error(
+        "no round ended within {seconds} s, and the demo was stopped. Either this machine is too busy ({last}), or no device may take part again; try fewer devices (--devices 50), or run it when the machine is idle"
+    )]
+    Stuck {
+        /// How long it was waited.
+        seconds: u64,
+        /// What was heard last.
+        last: String,
+    },
+    /// The settings do not fit together, which is a bug.
+    #[error("the settings of the demo are refused, which is a bug: {0}")]
+    Settings(#[from] ConfigError),
+    /// The vocabulary or the model cannot be made.
+    #[error(transparent)]
+    Run(Box<RunError>),
+    /// The server.
+    #[error(transparent)]
+    Serve(Box<ServeError>),
+    /// Its state.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// Its database.
+    #[error(transparent)]
+    Database(Box<DatabaseError>),
+    /// The devices.
+    #[error(transparent)]
+    Devices(Box<AgentError>),
+    /// The operating system gives no threads.
+    #[error("the threads of the demo cannot be started: {0}")]
+    Threads(io::Error),
+    /// A thread ended by a panic, which is a bug.
+    #[error("a part of the demo panicked because of a bug (see above); please report it")]
+    Died,
+    /// The operating system has no randomness to give.
+    #[error("the operating system provided no randomness")]
+    Randomness(#[source] getrandom::Error),
+}
+
+/// What goes wrong is boxed, so that what goes well is small.
+macro_rules! boxed {
+    ($($variant:ident($error:ty)),*) => {
+        $(impl From<$error> for DemoError {
+            fn from(error: $error) -> Self {
+                Self::$variant(Box::new(error))
+            }
+        })*
+    };
+}
+
+boxed!(Run(RunError), Serve(ServeError), Database(DatabaseError), Devices(AgentError));
