@@ -3,6 +3,8 @@
 //! Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is this crate's job
 
+#[cfg(feature = "network")]
+mod access;
 mod audit;
 mod bench;
 mod board;
@@ -46,7 +48,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(not(feature = "network"))]
-use crate::without::no_network::{demo, device, serve, task};
+use crate::without::no_network::{access, demo, device, serve, task};
 
 /// Train keyboard language models on text that stays with the people who typed it.
 #[derive(Parser)]
@@ -88,6 +90,9 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Run a server that trains private models with real devices.
     Serve(Box<serve::ServeArgs>),
+    /// Create, list or revoke the tokens of those who may see and operate a server.
+    #[command(subcommand)]
+    Access(access::Command),
     /// List, pause, resume or stop the tasks of a server on this machine.
     #[command(subcommand)]
     Task(task::Command),
@@ -126,6 +131,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Train(args) => train::train(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Access(command) => access::run(&command),
         Command::Task(command) => task::run(&command),
         Command::Device(args) => self::device::run(&args),
         Command::Init(args) => init::init(&args),

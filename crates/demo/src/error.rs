@@ -3,6 +3,7 @@
 use std::{io, path::PathBuf};
 
 use agent::AgentError;
+use console::ConsoleError;
 use federated::{config::ConfigError, run::RunError};
 use server::{sqlite::DatabaseError, state::StateError, tasks::ServeError};
 use thiserror::Error;
@@ -60,6 +61,9 @@ pub enum DemoError {
     /// Its state.
     #[error(transparent)]
     State(#[from] StateError),
+    /// The page's tokens.
+    #[error(transparent)]
+    Console(Box<ConsoleError>),
     /// Its database.
     #[error(transparent)]
     Database(Box<DatabaseError>),
@@ -88,4 +92,4 @@ macro_rules! boxed {
     };
 }
 
-boxed!(Run(RunError), Serve(ServeError), Database(DatabaseError), Devices(AgentError));
+boxed!(Run(RunError), Console(ConsoleError), Serve(ServeError), Database(DatabaseError), Devices(AgentError));

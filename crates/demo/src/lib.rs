@@ -1,7 +1,7 @@
 //! A demo: a server, devices with made-up people, secure aggregation and a ledger, in one process, to be looked at.
 //!
 //! ```text
-//! this process: server::tasks::serve  <--HTTP on loopback-->  agent::many (200 devices, no text of anybody real)
+//! this process: server::tasks::serve, console  <--HTTP on loopback-->  agent::many (200 devices, no text of anybody real)
 //! ```
 //!
 //! | module       | what it is                                                                    |
@@ -31,5 +31,5 @@ pub use about::About;
 pub use costs::Costs;
 pub use error::DemoError;
 pub use place::Place;
-pub use running::{Demo, Ended, Step, Summary};
+pub use running::{Demo, Ended, Step, Summary, TASK};
 pub use settings::Settings;

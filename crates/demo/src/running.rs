@@ -17,6 +17,10 @@ use agent::{
     text::{Synthetic, TextSource},
     training::{Learning, Trainers},
 };
+use console::{
+    Console,
+    access::{Access, Role},
+};
 use corpus::synth::{Crowd, Dialect, SynthPlan};
 use device::{
     guard::{Limits as DeviceLimits, Timer, Window},
@@ -165,16 +169,18 @@ impl Demo {
         let folders = Folders::make(place.folder())?;
         folders.write_settings(&self.settings)?;
         let token = folders.token()?;
-        let state = Arc::new(SqliteState::open(&folders.data, &folders.secrets)?);
+        let access = Access::in_secrets(&folders.secrets);
+        let operator = access.create(TASK, Role::Operator)?;
+        let state = SqliteState::open(&folders.data, &folders.secrets)?;
         let began = Instant::now();
         let halt = Stop::new();
         let (tell, heard) = channel();
         let watched = std::thread::scope(|scope| {
             // Whatever ends the demo ends the server with it: otherwise the scope would wait for it.
             let _halted = Halted(&halt);
-            self.start_server(scope, &folders, &state, &token, &halt, tell)?;
+            self.start_server(scope, &folders, &state, (&token, access), &halt, tell)?;
             let watch = Watch { demo: self, folders: &folders, state: &state, stop, halt: &halt, kept: place.is_kept() };
-            watch.until_it_ends(&heard, &token, happens)
+            watch.until_it_ends(&heard, [&token, operator.text()], happens)
         })?;
         let seconds = began.elapsed().as_secs_f64();
         self.summary(&state, &folders, place, costs, &watched, seconds)
@@ -185,10 +191,17 @@ impl Demo {
         scope: &'scope Scope<'scope, 'env>,
         folders: &Folders,
         state: &'env SqliteState,
-        token: &str,
+        (token, access): (&str, Access),
         halt: &'env Stop,
         tell: Sender<Heard>,
     ) -> Result<(), DemoError> {
+        let limits = Limits::default();
+        let console = Console {
+            state: Arc::new(SqliteState::read(&folders.data)?),
+            data: folders.data.clone(),
+            access,
+            limits,
+        };
         let settings = tasks::Settings {
             listen: (Ipv4Addr::LOCALHOST, self.port).into(),
             data: folders.data.clone(),
@@ -197,10 +210,11 @@ impl Demo {
             attestation: None,
             enrolments: EnrolmentLimits::default(),
             means: Means::threads(self.kernels, self.threads),
-            limits: Limits::default(),
+            limits,
             proxies: Proxies::default(),
             origins: Origins::default(),
             pace: Pace { least_s: 0.0, ..Pace::default() },
+            routes: console.router(),
             ends_with_tasks: true,
         };
         let written = Written { name: TASK.to_owned(), config: self.settings.config()? };
@@ -338,7 +352,7 @@ impl Watch<'_> {
     fn until_it_ends(
         &self,
         heard: &Receiver<Heard>,
-        token: &str,
+        [token, operator]: [&str; 2],
         happens: &mut dyn FnMut(Step<'_>),
     ) -> Result<Watched, DemoError> {
         let (mut page, mut last, mut words) = (String::new(), Instant::now(), "no round has ended yet".to_owned());
@@ -358,7 +372,8 @@ impl Watch<'_> {
                 }
                 Some(Heard::Running) => {
                     let accuracy = accuracies(self.state)?.first().copied().unwrap_or(f64::NAN);
-                    happens(Step::Begins { page: &page, accuracy });
+                    // The token is in the part of the address that browsers do not send.
+                    happens(Step::Begins { page: &format!("{page}#token={operator}&task={TASK}"), accuracy });
                     last = Instant::now();
                 }
                 Some(Heard::Round(round, accuracy)) => {
