@@ -48,7 +48,8 @@ class Devices:
         self.args, self.port, self.token, self.folder = args, port, token, folder
         self.random = random.Random(3)
         # A day of 30 years: those who are free now stay free. All other faults of realistic devices happen.
-        self.stays = self._start(200, 1, ["--behaviour", "realistic", "--day-seconds", "1e9"])
+        self.stays = self._start(80, 1, ["--behaviour", "realistic", "--day-seconds", "1e9"])
+        self.steady = self._start(160, 2, [])
         self.killed, self.vanishing, self.until = 0, None, time.time() + 5
 
     def _start(self, count, seed, more):
@@ -59,7 +60,7 @@ class Devices:
 
     def look(self):
         """Kills those who vanish, all of them at once, and starts others in their place."""
-        if self.stays.poll() is not None:
+        if self.stays.poll() is not None or self.steady.poll() is not None:
             raise SystemExit("the devices ended by themselves")
         if time.time() < self.until:
             return
@@ -73,7 +74,7 @@ class Devices:
             self.until = time.time() + self.random.uniform(20, 60)
 
     def stop(self):
-        for process in filter(None, [self.stays, self.vanishing]):
+        for process in filter(None, [self.stays, self.steady, self.vanishing]):
             process.send_signal(signal.SIGINT)
             process.wait(timeout=60)
 
@@ -147,7 +148,7 @@ def sample(process):
 def run(args, folder):
     shutil.copy(HERE / "task.toml", folder / f"{TASK}.toml")
     server = Server(args, folder)
-    proxy = Proxy(server.port, mean_life_s=20, stalled=0.03, seed=1)
+    proxy = Proxy(server.port, mean_life_s=45, stalled=0.01, seed=1)
     devices = Devices(args, proxy.port, str(folder / "secrets" / "token"), folder)
     kills, rows, began, last = list(args.kills), [], time.time(), (0, time.time())
     try:
@@ -170,7 +171,7 @@ def run(args, folder):
         server.look()
         devices.stop()
     finally:
-        for process in filter(None, [server.process, devices.stays, devices.vanishing]):
+        for process in filter(None, [server.process, devices.stays, devices.steady, devices.vanishing]):
             if process.poll() is None:
                 process.kill()
     if server.process.returncode != 0:

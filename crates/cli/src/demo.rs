@@ -211,13 +211,14 @@ impl<'a> Shown<'a> {
             Ended::PlanDone => "The plan is done: the participations of the devices are spent.",
             Ended::Stopped => "The demo was stopped.",
         };
-        self.line(&format!(
-            "\n{why} {} of {planned_rounds} with {} in {seconds:.0} s: the share of next words that the model predicts went from {} to {}.",
-            counted(*rounds, "round"),
+        let done = format!(
+            "{why} {rounds} of {} with {} in {seconds:.0} s: the share of next words that the model predicts went from {} to {}.",
+            counted(*planned_rounds, "round"),
             counted(*devices, "device"),
             percent(*accuracy_start),
             percent(*accuracy_end)
-        ));
+        );
+        self.line(&format!("\n{}", folded("", &done)));
         let words = format!("Epsilon {} at delta {:e}: {}.", summary.price.words(), summary.delta, summary.epsilon_means);
         self.line(&folded("", &words));
         match &summary.kept {

@@ -1,6 +1,6 @@
 //! What is happening in a demo, in a few sentences: for the terminal and for the page.
 
-use federated::numbers::{counted, four_digits, grouped};
+use federated::numbers::{counted, grouped};
 use ledger::statement::rounded_up;
 use serde::Serialize;
 
@@ -68,7 +68,7 @@ fn parts(settings: &Settings) -> Vec<Part> {
             "noise",
             format!(
                 "the server adds random noise to the sum, {} times as large as what one device may contribute, and only then uses it.",
-                four_digits(*noise_multiplier)
+                short(*noise_multiplier)
             ),
         ),
         part("ledger", "every release is entered in a signed chain before anybody sees it; epsilon is computed from that chain alone.".to_owned()),
@@ -80,9 +80,9 @@ fn why_epsilon_is_large(costs: &Costs) -> String {
     let Costs { demo, million } = costs;
     let Cost { devices, goal, max_participations, .. } = *demo;
     format!(
-        "Why epsilon is large here: the whole plan has epsilon {} (at delta {:e}), which protects nobody in practice, and {} cannot do better. \
-         Noise must hide each device among those of its round, but {goal} reports bear little noise before the model learns nothing; and each device \
-         takes part up to {}, which adds up. The same plan with {}, so the same rounds and the same noise in the average, \
+        "Why epsilon is large here: the whole plan has epsilon {} (at delta {:e}), which protects nobody in practice. With {} it cannot be small and \
+         the model good. Noise must hide each device among those of its round, but with more of it in a sum of {goal} reports the model would learn nothing; and \
+         each device takes part up to {}, which adds up. The same plan with {}, so the same rounds and the same noise in the average, \
          has epsilon {} (at delta {:e}): {} report per round, so the noise can be {} times as large as here, and nobody takes part twice.",
         rounded_up(demo.epsilon),
         demo.delta,
@@ -94,6 +94,11 @@ fn why_epsilon_is_large(costs: &Costs) -> String {
         grouped(million.goal),
         grouped((million.noise_multiplier / demo.noise_multiplier).round() as u64),
     )
+}
+
+/// Two decimals at most.
+fn short(value: f64) -> String {
+    format!("{value:.2}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn what_is_real() -> String {
@@ -115,7 +120,9 @@ mod tests {
         let (demo, million) = (rounded_up(costs.demo.epsilon), rounded_up(costs.million.epsilon));
         assert!(why.contains(&format!("has epsilon {demo} (at delta 1e-3), which protects nobody")), "{why}");
         assert!(why.contains(&format!("has epsilon {million} (at delta 1e-7)")), "{why}");
-        assert!(why.contains("200 devices cannot do better") && why.contains("1,000,000 devices"), "{why}");
+        assert!(why.contains("With 200 devices it cannot be small") && why.contains("1,000,000 devices"), "{why}");
+        let noise = about.parts.iter().find(|part| part.name == "noise").unwrap();
+        assert!(noise.does.contains(" 0.5 times as large"), "{}", noise.does);
         assert_eq!(about.parts.len(), 7);
     }
 }

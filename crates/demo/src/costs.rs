@@ -70,6 +70,8 @@ fn million(settings: &Settings) -> Result<Cost, DemoError> {
         format!("devices.begin_with={of_round}"),
         "aggregation=plain".to_owned(),
         "secagg=".to_owned(),
+        // Noise that is so much larger has a coarser grid.
+        "privacy.grid_bits=12".to_owned(),
     ];
     let (_, plan) = settings.plan(&other)?;
     let epsilon = plan.epsilon(rounds)?.get();
