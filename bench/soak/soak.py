@@ -1,6 +1,7 @@
 """A thousand rounds over the network with faults, and whether the server's memory and files stay as they are. README.md says what is done."""
 
 import argparse
+import collections
 import csv
 import datetime
 import json
@@ -188,11 +189,14 @@ def verified(args, folder):
     done = subprocess.run([args.keyhush, "privacy", "verify", models, "--json"], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"the ledger is not verified: {done.stderr}{done.stdout}")
-    entries = [json.loads(line) for line in (models / "ledger.jsonl").read_text().splitlines()]
-    return json.loads(done.stdout), entries
+    bodies = [json.loads(line)["entry"]["body"] for line in (models / "ledger.jsonl").read_text().splitlines()]
+    kinds = dict(collections.Counter(next(iter(body)) if isinstance(body, dict) else body for body in bodies))
+    if kinds.get("release") != args.rounds:
+        raise SystemExit(f"{args.rounds} rounds were planned and said to be released, and the ledger has {kinds}")
+    return json.loads(done.stdout), kinds
 
 
-def judged(args, rows, verdict):
+def judged(args, rows):
     """Slopes of the last life of the server, after the warm-up."""
     last = max(row[1] for row in rows)
     first = min(row[2] for row in rows if row[1] == last)
@@ -205,16 +209,40 @@ def judged(args, rows, verdict):
     return {"from_round": steady[0][2], "to_round": steady[-1][2], "samples": len(steady), **found}
 
 
+def table(took):
+    """What a reader wants to know, as Markdown."""
+    steady, connections = took["steady"], took["connections"]
+    lines = [
+        f"| rounds released | {took['rounds']:,}, all of them in a ledger that `keyhush privacy verify` accepts |",
+        f"| failed attempts | {took['failed_attempts']:,} |",
+        f"| server killed (`kill -9`) | {took['server_killed']} times |",
+        f"| processes of devices killed | {took['device_processes_killed']}, of ten devices each |",
+        f"| connections | {connections['opened']:,}; {connections['cut']:,} were cut, {connections['stalled']:,} stalled, {connections['refused']:,} found no server |",
+        f"| time | {took['seconds'] / 60:.0f} minutes |",
+    ]
+    out = ["| | |", "|---|---|", *lines, ""]
+    out += [f"Rounds {steady['from_round']:,} to {steady['to_round']:,}, {steady['samples']} samples:", ""]
+    out += ["| | least | median | most | slope for 1,000 rounds (95 % interval) |", "|---|---|---|---|---|"]
+    names = [("rss_kib", "resident memory, KiB"), ("sockets", "sockets"), ("other_files", "other open files"), ("threads", "threads")]
+    for who in ("server", "devices"):
+        for column, name in names:
+            of = steady[f"{who}_{column}"]
+            slope_of = f"{of['per_1000_rounds']:+.1f} ({of['least_95']:+.1f} to {of['most_95']:+.1f})"
+            out.append(f"| {who}: {name} | {of['least']:,} | {of['median']:,} | {of['most']:,} | {slope_of} |")
+    return "\n".join(out) + "\n"
+
+
 def main():
     args = arguments()
     args.keyhush = os.path.abspath(args.keyhush)
     out = args.out or ROOT / "bench" / "runs" / f"{datetime.date.today()}-soak"
     out.mkdir(parents=True, exist_ok=True)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="keyhush-soak-"))
+    # A SIGTERM ends it as Ctrl-C does: nothing that was started is left.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     try:
         server, proxy, devices, rows, seconds = run(args, folder)
         verdict, entries = verified(args, folder)
-        releases = sum("release" in json.dumps(list(entry.get("body", entry).keys()) if isinstance(entry.get("body", entry), dict) else entry)[:200].lower() for entry in entries)
         with open(out / "samples.csv", "w", newline="") as file:
             csv.writer(file).writerows([COLUMNS, *rows])
         took = {
@@ -227,9 +255,10 @@ def main():
             "device_processes_killed": devices.killed,
             "connections": {"opened": proxy.opened, "cut": proxy.cut, "stalled": proxy.stalls, "refused": proxy.refused},
             "ledger": verdict,
-            "ledger_entries": len(entries),
-            "steady": judged(args, rows, verdict),
+            "ledger_entries": entries,
+            "steady": judged(args, rows),
         }
+        (out / "table.md").write_text(table(took))
         (out / "soak.json").write_text(json.dumps(took, indent=1) + "\n")
         (out / "soak.svg").write_text(draw(rows, args.warm_up))
         print(json.dumps(took, indent=1))

@@ -16,7 +16,7 @@ use server::{
     tasks::ServeError,
 };
 
-use crate::{columns::folded, failure::BadInput, interrupt, kernels, threads};
+use crate::{columns::folded, failure::{BadInput, Interrupted}, interrupt, kernels, threads};
 
 /// The usual port; another one where it is taken.
 const PORT: u16 = 8790;
@@ -89,7 +89,11 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let mut shown = Shown::new(args, &about);
     let summary = demo.run(&place, stop, &mut |step| shown.show(&step));
     shown.bar.finish_and_clear();
-    let summary = summary.map_err(refused)?;
+    let summary = match summary {
+        // Its folder goes on the way out, before this is said.
+        Err(error @ DemoError::StoppedEarly) => return Err(Interrupted(error.to_string()).into()),
+        other => other.map_err(refused)?,
+    };
     // The folder is gone before anything says that the demo is over.
     drop(place);
     if args.json {

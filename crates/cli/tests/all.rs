@@ -7,6 +7,7 @@ mod browser;
 mod commands;
 mod data;
 mod data_kill;
+mod demo;
 mod device;
 mod distil;
 mod eval;

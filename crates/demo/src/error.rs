@@ -30,7 +30,7 @@ pub enum DemoError {
         folder: PathBuf,
     },
     /// A folder cannot be made, read or deleted.
-    #[error("cannot {what} {}: {error}", path.display())]
+    #[error("cannot {what} {}: {error}; temporary files are in the folder that TMPDIR names, or use --keep DIR", path.display())]
     Folder {
         /// What was tried.
         what: &'static str,
@@ -49,6 +49,9 @@ pub enum DemoError {
         /// What was heard last.
         last: String,
     },
+    /// It was stopped before there was anything to tell.
+    #[error("the demo was stopped before its first round; all of its files are deleted")]
+    StoppedEarly,
     /// The settings do not fit together, which is a bug.
     #[error("the settings of the demo are refused, which is a bug: {0}")]
     Settings(#[from] ConfigError),

@@ -242,9 +242,10 @@ impl Demo {
     ) -> Result<Summary, DemoError> {
         let listed = listing::list(state, &Orders::in_data(&folders.data))?;
         let spent = listed.into_iter().find(|task| task.task == TASK).and_then(|task| task.ledger);
-        let spent = spent.ok_or(DemoError::Died)?;
+        let nothing = || if watched.ended == Ended::Stopped { DemoError::StoppedEarly } else { DemoError::Died };
+        let spent = spent.ok_or_else(nothing)?;
         let accuracies = accuracies(state)?;
-        let of = |accuracy: Option<&f64>| accuracy.copied().ok_or(DemoError::Died);
+        let of = |accuracy: Option<&f64>| accuracy.copied().ok_or_else(nothing);
         Ok(Summary {
             ended: watched.ended,
             rounds: spent.rounds,
