@@ -3,7 +3,7 @@
 WIDTH, HEIGHT, LEFT, TOP, GAP = 900, 190, 70, 46, 56
 SERVER, DEVICES, KILL = "#1f6feb", "#d97706", "#9ca3af"
 PANELS = [
-    ("Resident memory, MB", [("server", SERVER, 3, 1024 / 1e6), ("80 devices, one process", DEVICES, 7, 1024 / 1e6)]),
+    ("Resident memory, MB", [("server", SERVER, 3, 1024 / 1e6), ("160 devices, one process", DEVICES, 7, 1024 / 1e6)]),
     ("Open sockets", [("server", SERVER, 4, 1), ("devices", DEVICES, 8, 1)]),
     ("Other open files", [("server", SERVER, 5, 1), ("devices", DEVICES, 9, 1)]),
 ]

@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 
 sys.dont_write_bytecode = True
 from analysis import slope  # noqa: E402
@@ -43,39 +45,51 @@ def arguments():
 
 
 class Devices:
-    """Processes of synthetic devices: one that stays, and one after the other that is killed."""
+    """Processes of synthetic devices: one that stays and is measured, and two kinds that are killed again and again, with others in their place."""
+
+    STAY = 160
+    # How many of them, what else they are told, and how long they live, in seconds.
+    COME_AND_GO = [
+        # A day of 30 years: those who are free now stay free. They crash, lose their network, are slow, are taken up by their owners, and have wrong clocks.
+        (60, ["--behaviour", "realistic", "--day-seconds", "1e9"], (30, 60)),
+        (10, [], (10, 40)),
+    ]
 
     def __init__(self, args, port, token, folder):
         self.args, self.port, self.token, self.folder = args, port, token, folder
         self.random = random.Random(3)
-        # A day of 30 years: those who are free now stay free. All other faults of realistic devices happen.
-        self.stays = self._start(80, 1, ["--behaviour", "realistic", "--day-seconds", "1e9"])
-        self.steady = self._start(160, 2, [])
-        self.killed, self.vanishing, self.until = 0, None, time.time() + 5
+        self.started = self.killed = 0
+        self.stays = self._start(self.STAY, [])
+        self.others = [[None, time.time() + 5] for _ in self.COME_AND_GO]
 
-    def _start(self, count, seed, more):
+    def _start(self, count, more):
+        self.started += 1
         command = [self.args.keyhush, "device", "--synthetic", "--server", f"http://127.0.0.1:{self.port}", "--count", str(count)]
-        command += ["--seed", str(seed), "--token", self.token, "--most-inputs", "100000", "--json", *more]
+        command += ["--seed", str(self.started), "--token", self.token, "--most-inputs", "100000", "--json", *more]
         log = open(self.folder / "devices.log", "a")
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def look(self):
-        """Kills those who vanish, all of them at once, and starts others in their place."""
-        if self.stays.poll() is not None or self.steady.poll() is not None:
+        """Kills those whose time is over, and starts others a moment later."""
+        if self.stays.poll() is not None:
             raise SystemExit("the devices ended by themselves")
-        if time.time() < self.until:
-            return
-        if self.vanishing:
-            self.vanishing.kill()
-            self.vanishing.wait()
-            self.vanishing, self.killed = None, self.killed + 1
-            self.until = time.time() + self.random.uniform(1, 5)
-        else:
-            self.vanishing = self._start(10, 1000 + self.killed, [])
-            self.until = time.time() + self.random.uniform(20, 60)
+        for place, (count, more, lives) in zip(self.others, self.COME_AND_GO):
+            process, until = place
+            if time.time() < until:
+                continue
+            if process:
+                process.kill()
+                process.wait()
+                self.killed += 1
+                place[:] = [None, time.time() + self.random.uniform(1, 5)]
+            else:
+                place[:] = [self._start(count, more), time.time() + self.random.uniform(*lives)]
+
+    def processes(self):
+        return [process for process in [self.stays, *(process for process, _ in self.others)] if process]
 
     def stop(self):
-        for process in filter(None, [self.stays, self.steady, self.vanishing]):
+        for process in self.processes():
             process.send_signal(signal.SIGINT)
             process.wait(timeout=60)
 
@@ -127,6 +141,30 @@ class Server:
         self.start()
 
 
+class Operator:
+    """Somebody who looks at the server as an operator does, where the program has a console: the tasks, the page, what monitoring reads."""
+
+    PATHS = ["/healthz", "/readyz", "/metrics", "/", "/api/tasks", "/api/dashboard"]
+
+    def __init__(self, args, folder):
+        command = [args.keyhush, "access", "create", "soak", "--role", "operator", "--secrets", "secrets", "--json"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        self.token = json.loads(done.stdout)["token"] if done.returncode == 0 else None
+        self.answers = collections.Counter()
+
+    def look(self, port):
+        for path in self.PATHS if self.token else []:
+            asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {self.token}"})
+            try:
+                with urllib.request.urlopen(asked, timeout=5) as answer:
+                    answer.read()
+                    self.answers[f"{path} {answer.status}"] += 1
+            except urllib.error.HTTPError as error:
+                self.answers[f"{path} {error.code}"] += 1
+            except OSError:
+                self.answers[f"{path} not answered"] += 1
+
+
 def sample(process):
     """Memory in KiB, sockets, other open files and threads of a process; nothing if it has ended."""
     try:
@@ -150,6 +188,7 @@ def run(args, folder):
     shutil.copy(HERE / "task.toml", folder / f"{TASK}.toml")
     server = Server(args, folder)
     proxy = Proxy(server.port, mean_life_s=45, stalled=0.01, seed=1)
+    operator = Operator(args, folder)
     devices = Devices(args, proxy.port, str(folder / "secrets" / "token"), folder)
     kills, rows, began, last = list(args.kills), [], time.time(), (0, time.time())
     try:
@@ -160,6 +199,7 @@ def run(args, folder):
                 time.sleep(random.uniform(0, 1.5))
                 server.kill()
                 kills.pop(0)
+            operator.look(server.port)
             at = time.time() - began
             taken = [sample(server.process), sample(devices.stays)]
             if all(taken):
@@ -172,12 +212,12 @@ def run(args, folder):
         server.look()
         devices.stop()
     finally:
-        for process in filter(None, [server.process, devices.stays, devices.steady, devices.vanishing]):
+        for process in [server.process, *devices.processes()]:
             if process.poll() is None:
                 process.kill()
     if server.process.returncode != 0:
         raise SystemExit(f"the server failed ({server.process.returncode}):\n{server.log.read_text()[-3000:]}")
-    return server, proxy, devices, rows, time.time() - began
+    return server, proxy, devices, operator, rows, time.time() - began
 
 
 COLUMNS = ["seconds", "life", "round", *[f"{who}_{what}" for who in ("server", "devices") for what in ("rss_kib", "sockets", "other_files", "threads")]]
@@ -216,7 +256,7 @@ def table(took):
         f"| rounds released | {took['rounds']:,}, all of them in a ledger that `keyhush privacy verify` accepts |",
         f"| failed attempts | {took['failed_attempts']:,} |",
         f"| server killed (`kill -9`) | {took['server_killed']} times |",
-        f"| processes of devices killed | {took['device_processes_killed']}, of ten devices each |",
+        f"| processes of devices killed (`kill -9`) | {took['device_processes_killed']} |",
         f"| connections | {connections['opened']:,}; {connections['cut']:,} were cut, {connections['stalled']:,} stalled, {connections['refused']:,} found no server |",
         f"| time | {took['seconds'] / 60:.0f} minutes |",
     ]
@@ -241,7 +281,7 @@ def main():
     # A SIGTERM ends it as Ctrl-C does: nothing that was started is left.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     try:
-        server, proxy, devices, rows, seconds = run(args, folder)
+        server, proxy, devices, operator, rows, seconds = run(args, folder)
         verdict, entries = verified(args, folder)
         with open(out / "samples.csv", "w", newline="") as file:
             csv.writer(file).writerows([COLUMNS, *rows])
@@ -254,6 +294,7 @@ def main():
             "server_killed": server.lives - 1,
             "device_processes_killed": devices.killed,
             "connections": {"opened": proxy.opened, "cut": proxy.cut, "stalled": proxy.stalls, "refused": proxy.refused},
+            "operator": dict(sorted(operator.answers.items())),
             "ledger": verdict,
             "ledger_entries": entries,
             "steady": judged(args, rows),
