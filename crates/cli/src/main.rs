@@ -3,6 +3,8 @@
 //! Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is this crate's job
 
+#[cfg(feature = "network")]
+mod access;
 mod audit;
 mod bench;
 mod board;
@@ -44,7 +46,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(not(feature = "network"))]
-use crate::without::no_network::{device, serve, task};
+use crate::without::no_network::{access, device, serve, task};
 
 /// Train keyboard language models on text that stays with the people who typed it.
 #[derive(Parser)]
@@ -84,6 +86,9 @@ enum Command {
     Experiment(Box<experiment::Command>),
     /// Run a server that trains private models with real devices.
     Serve(Box<serve::ServeArgs>),
+    /// Create, list or revoke the tokens of those who may see and operate a server.
+    #[command(subcommand)]
+    Access(access::Command),
     /// List, pause, resume or stop the tasks of a server on this machine.
     #[command(subcommand)]
     Task(task::Command),
@@ -121,6 +126,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Train(args) => train::train(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Access(command) => access::run(&command),
         Command::Task(command) => task::run(&command),
         Command::Device(args) => self::device::run(&args),
         Command::Init(args) => init::init(&args),

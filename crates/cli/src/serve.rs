@@ -9,6 +9,10 @@ use std::{
 };
 
 use clap::Args;
+use console::{
+    Console,
+    access::{Access, Role, Token},
+};
 use federated::{
     config::Document,
     fleet::Stop,
@@ -93,6 +97,9 @@ pub(crate) struct ServeArgs {
     /// repeated; without it no page is allowed
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<Origin>,
+    /// Answer devices only: no dashboard, no admin API. By default both are on the same address, for those who have a token (keyhush access)
+    #[arg(long)]
+    no_console: bool,
     /// Override a setting of every task, such as rounds=10
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -115,7 +122,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     check_folders(&args.data, &args.secrets).map_err(unopened)?;
     let certificate = certificate(args);
     let token = token(args)?;
-    let settings = Settings {
+    let limits = Limits::default();
+    let mut settings = Settings {
         listen: args.listen,
         data: args.data.clone(),
         transport: transport(&certificate)?,
@@ -123,10 +131,11 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         attestation: args.attest.clone().map(|command| Arc::new(ByCommand::new(command)) as Arc<dyn Attestation>),
         enrolments: EnrolmentLimits { an_hour: args.enrolments, an_hour_by_address: args.enrolments_by_address },
         means: args.machine.means()?,
-        limits: Limits::default(),
+        limits,
         proxies: Proxies::new(args.trusted_proxy.clone()),
         origins: Origins::new(args.allow_origin.clone()),
         pace: Pace { least_s: args.least_pause, ..Pace::default() },
+        routes: axum::Router::new(),
         ends_with_tasks: args.until_done,
     };
     let stop = interrupt::watch()?;
@@ -134,10 +143,17 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     end_in_time(stop)?;
     let welcome = welcome(args, &certificate, token.as_deref())?;
     let state = SqliteState::open(&args.data, &args.secrets).map_err(unopened)?;
+    let mut shows = None;
+    if !args.no_console {
+        let access = Access::in_secrets(&args.secrets);
+        shows = Some(dashboard(args, &certificate, &access)?);
+        settings.routes = console(args, access, limits)?.router();
+    }
     serve(&state, tasks, settings, stop, &|happened| {
         say(happened, quiet);
-        if let (Happened::Listening(address), Some(welcome)) = (happened, &welcome) {
-            eprintln!("{}", welcome(*address));
+        if let Happened::Listening(address) = happened {
+            welcome.iter().for_each(|welcome| eprintln!("{}", welcome(*address)));
+            shows.iter().for_each(|shows| eprintln!("{}", shows(*address)));
         }
     })
     .map_err(refused)?;
@@ -271,6 +287,57 @@ fn token(args: &ServeArgs) -> anyhow::Result<Option<PathBuf>> {
     }
 }
 
+/// The console, on a reader of the server's state.
+fn console(args: &ServeArgs, access: Access, limits: Limits) -> anyhow::Result<Console<SqliteState>> {
+    let state = Arc::new(SqliteState::read(&args.data).map_err(unopened)?);
+    Ok(Console { state, data: args.data.clone(), access, limits })
+}
+
+/// The dashboard's address. The first time that a person starts a server at a terminal, a token is created, and the address has it. It is not printed where
+/// the output may be kept, as in the journal of a service: there the words say how to create one.
+fn dashboard(
+    args: &ServeArgs,
+    certificate: &Certificate<'_>,
+    access: &Access,
+) -> anyhow::Result<impl Fn(SocketAddr) -> String + use<>> {
+    let is_new = !access.exists().map_err(crate::access::refused)?;
+    let token = if is_new && std::io::stderr().is_terminal() {
+        Some(access.create("first", Role::Operator).map_err(crate::access::refused)?)
+    } else {
+        None
+    };
+    let scheme = if args.plain_http { "http" } else { "https" };
+    let name = host(certificate);
+    let create = format!("keyhush access create NAME --role viewer --secrets {}", args.secrets.display());
+    Ok(move |address: SocketAddr| {
+        let host = name.clone().unwrap_or_else(|| bracketed(address.ip()));
+        let place = format!("{scheme}://{host}:{}/", address.port());
+        match token.as_ref().map(Token::text) {
+            Some(token) => format!(
+                "dashboard: {place}#token={token}\nthe token has the role operator and is shown once; for other people: {create}"
+            ),
+            None if is_new => format!("dashboard: {place}; nobody has a token yet: {create}"),
+            None => format!("dashboard: {place}"),
+        }
+    })
+}
+
+/// The first name of a certificate that is made, which clients may call the server.
+fn host(certificate: &Certificate<'_>) -> Option<String> {
+    match certificate {
+        Certificate::Made { names, .. } => names.first().cloned(),
+        _ => None,
+    }
+}
+
+/// An address as it is written in a URL.
+fn bracketed(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
+}
+
 /// The command to connect a device, if the server generated its certificate or token.
 fn welcome(
     args: &ServeArgs,
@@ -278,11 +345,11 @@ fn welcome(
     token: Option<&Path>,
 ) -> anyhow::Result<Option<impl Fn(SocketAddr) -> String>> {
     let (mut flags, mut words, mut name) = (String::new(), String::new(), None);
-    if let Certificate::Made { folder, names } = certificate {
+    if let Certificate::Made { folder, .. } = certificate {
         let path = folder.join("cert.pem");
         flags.push_str(&format!(" --pin {}", path.display()));
         words = format!("SHA-256 of the certificate: {}\n", fingerprint(&path).map_err(unusable)?);
-        name = names.first().cloned();
+        name = host(certificate);
     } else if let Certificate::Given(..) = certificate {
         flags.push_str(" --roots FILE");
     }
@@ -293,7 +360,7 @@ fn welcome(
     let drawn = args.token.is_none() && !args.anybody;
     let made = matches!(certificate, Certificate::Made { .. });
     Ok((drawn || made).then_some(move |address: SocketAddr| {
-        let host = name.clone().unwrap_or_else(|| address.ip().to_string());
+        let host = name.clone().unwrap_or_else(|| bracketed(address.ip()));
         format!(
             "{words}to connect a device: keyhush device --server {scheme}://{host}:{}{flags} --text DIR",
             address.port()

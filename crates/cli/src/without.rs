@@ -42,10 +42,14 @@ pub(crate) mod no_network {
         pub(crate) use super::{Anything as SlowArgs, run};
     }
 
+    pub(crate) mod access {
+        pub(crate) use super::task::{Command, run};
+    }
+
     pub(crate) mod task {
         use super::{BadInput, NETWORK, OsString, Subcommand, missing};
 
-        /// Whatever is to be done with a task.
+        /// Whatever is to be done.
         #[derive(Subcommand)]
         #[command(after_help = missing(NETWORK))]
         pub(crate) enum Command {

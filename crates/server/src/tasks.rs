@@ -81,6 +81,9 @@ pub struct Settings {
     pub origins: Origins,
     /// When devices are to come back.
     pub pace: Pace,
+    /// Routes that are answered beside the protocol's, such as a console's; none by default. They must have no path below /v1, nor /healthz,
+    /// and no fallback.
+    pub routes: axum::Router,
     /// Whether it ends when all its tasks are over.
     pub ends_with_tasks: bool,
 }
@@ -308,7 +311,7 @@ pub fn serve<S: State>(
     happens: &(dyn Fn(&Happened<'_>) + Sync),
 ) -> Result<(), ServeError> {
     let Settings { listen, data, transport, admission, attestation, .. } = settings;
-    let Settings { enrolments, means, limits, proxies, origins, pace, ends_with_tasks, .. } = settings;
+    let Settings { enrolments, means, limits, proxies, origins, pace, routes, ends_with_tasks, .. } = settings;
     let store = state.coordinator();
     let ready = ready(tasks, &store.realm()?, state)?;
     let orders = Orders::in_data(&data);
@@ -341,7 +344,7 @@ pub fn serve<S: State>(
     let server = runtime.block_on(http::bind(listen, transport, limits))?.behind(proxies).open_to(origins);
     happens(&Happened::Listening(server.address()));
     let (closing, closed) = tokio::sync::oneshot::channel();
-    let app = http::app(Arc::new(hub.clone()), limits);
+    let app = http::app(Arc::new(hub.clone()), limits).merge(routes);
     let door = runtime.spawn(server.serve(app, async { _ = closed.await }));
     let serving = Serving { hub: &hub, state, store: &*store, orders: &orders, means, data: &data, stop, happens };
     let run = serving.run_until_it_stops(&ready, ends_with_tasks, closing);
