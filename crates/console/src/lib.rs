@@ -3,6 +3,7 @@
 //! | module       | what it is                                                                                     |
 //! |--------------|------------------------------------------------------------------------------------------------|
 //! | [`access`]   | tokens and roles: who may see and do what                                                      |
+//! | `dashboard`  | the dashboard at `/`: its page, what it is told, and how it hears of changes                   |
 //! | [`problems`] | why a request is refused, and what to do next (RFC 9457)                                       |
 //! | [`router`]   | from endpoints, each described once, to routes: who may use it, limits, headers                |
 //! | `tasks`      | the endpoints of tasks                                                                         |
@@ -12,6 +13,7 @@
 //! P12 and P23); exact counts of devices are for operators, and marked as outside the guarantee (rule P26).
 
 pub mod access;
+mod dashboard;
 mod openapi;
 pub mod problems;
 pub mod router;
@@ -21,7 +23,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use durable::files::FileError;
 use listen::Limits;
-use server::state::State;
+use server::{observed::Observed, state::State};
 use thiserror::Error;
 
 use crate::access::Access;
@@ -36,6 +38,8 @@ pub struct Console<S> {
     pub access: Access,
     /// The limits of the server, for bodies and answers.
     pub limits: Limits,
+    /// What operators may see while the server runs: the one that is given to the server too.
+    pub observed: Arc<Observed>,
 }
 
 impl<S: State + 'static> Console<S> {

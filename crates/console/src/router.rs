@@ -28,7 +28,7 @@ use axum::{
     routing::{MethodFilter, MethodRouter},
 };
 use bytes::Bytes;
-use listen::{Limits, Peer};
+use listen::{Ending, Limits, Peer};
 use serde::Serialize;
 use serde_json::Value;
 use server::{http::Reading, state::State};
@@ -37,6 +37,7 @@ use tokio::{sync::Semaphore, time::timeout};
 use crate::{
     Console, ConsoleError,
     access::{Role, Who},
+    dashboard::{self, Dashboard},
     openapi,
     problems::Problem,
     tasks,
@@ -78,6 +79,8 @@ pub struct Asked {
     pub body: Bytes,
     /// From where it came.
     pub from: Option<IpAddr>,
+    /// That the server is told to stop, for answers that go on; none where nothing says so.
+    pub ending: Option<Ending>,
 }
 
 impl Asked {
@@ -139,7 +142,8 @@ impl<S: State + 'static> Endpoint<S> {
 
 /// All endpoints of the console.
 fn endpoints<S: State + 'static>() -> Vec<Endpoint<S>> {
-    let mut all = tasks::endpoints();
+    let mut all = dashboard::endpoints();
+    all.extend(tasks::endpoints());
     all.extend(openapi::endpoints());
     all
 }
@@ -148,6 +152,8 @@ fn endpoints<S: State + 'static>() -> Vec<Endpoint<S>> {
 pub struct Shared<S> {
     /// The console.
     pub console: Console<S>,
+    /// What its pages are told.
+    pub(crate) dashboard: Dashboard,
     bodies: Reading,
     readers: Arc<Semaphore>,
 }
@@ -177,7 +183,8 @@ impl<S: State + 'static> Shared<S> {
 pub(crate) fn of<S: State + 'static>(console: Console<S>) -> Router {
     let limits = console.limits;
     let bodies = Reading::new(Limits { room: ROOM, ..limits });
-    let shared = Arc::new(Shared { console, bodies, readers: Arc::new(Semaphore::new(READERS)) });
+    let dashboard = Dashboard::of(&console);
+    let shared = Arc::new(Shared { console, dashboard, bodies, readers: Arc::new(Semaphore::new(READERS)) });
     let mut paths: BTreeMap<&'static str, Vec<Endpoint<S>>> = BTreeMap::new();
     for endpoint in endpoints() {
         paths.entry(endpoint.described.path).or_default().push(endpoint);
@@ -185,6 +192,10 @@ pub(crate) fn of<S: State + 'static>(console: Console<S>) -> Router {
     let mut router = Router::new();
     for (path, endpoints) in paths {
         router = router.route(path, methods(endpoints));
+    }
+    for asset in dashboard::assets() {
+        let show = async || with(StatusCode::OK, asset.kind, asset.bytes);
+        router = router.route(&format!("/{}", asset.path), axum::routing::get(show));
     }
     // What is below /api is the console's, and what is not there is refused as the console refuses.
     let elsewhere = |request: Request| async move { Problem::no_such_path().response(id_of(&request)) };
@@ -263,8 +274,9 @@ async fn admit<S: State + 'static>(
             .map_err(|unread| unreadable(unread.status, unread.words, unread.after_s))?,
     };
     let from = head.extensions.get::<Peer>().map(|peer| peer.0);
+    let ending = head.extensions.get::<Ending>().cloned();
     let query = head.uri.query().map(str::to_owned);
-    Ok(Asked { who, id, parameters, query, headers: head.headers, body, from })
+    Ok(Asked { who, id, parameters, query, headers: head.headers, body, from, ending })
 }
 
 fn unreadable(status: StatusCode, words: &'static str, after_s: u64) -> Problem {
@@ -279,7 +291,7 @@ fn unreadable(status: StatusCode, words: &'static str, after_s: u64) -> Problem 
 }
 
 /// Who asks, if their role is enough.
-fn may<S>(console: &Console<S>, headers: &HeaderMap, role: Role) -> Result<Who, Problem> {
+pub(crate) fn may<S>(console: &Console<S>, headers: &HeaderMap, role: Role) -> Result<Who, Problem> {
     let shown = headers.get(AUTHORIZATION).ok_or_else(|| Problem::unauthorized("the request has no access token"))?;
     let token = shown.to_str().ok().and_then(|shown| shown.split_once(' '));
     let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
@@ -323,6 +335,7 @@ pub fn with(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Re
 /// The schemas that the console's own endpoints name.
 pub(crate) fn schemas() -> BTreeMap<&'static str, Value> {
     let mut all = BTreeMap::new();
+    all.extend(dashboard::schemas());
     all.extend(tasks::schemas());
     all
 }

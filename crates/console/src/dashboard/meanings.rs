@@ -16,7 +16,10 @@ const MEANINGS: [(&str, &str); 18] = [
     ("accuracy_top1", "How often the word that the model suggests first is the one that is typed next."),
     ("accuracy_top3", "How often one of the three suggested words is the one that is typed next."),
     ("accuracy_in_vocabulary", "The same as top-1 accuracy, counted over words that the model knows."),
-    ("perplexity", "How surprised the model is by the next word: as if it guessed among so many words. Less is better."),
+    (
+        "perplexity",
+        "How surprised the model is by the next word: as if it guessed among so many words. Less is better.",
+    ),
     ("head10", "How much the model repeats itself: predictions that are among the 10 most frequent words."),
     ("head50", "How much the model repeats itself: predictions that are among the 50 most frequent words."),
     ("head100", "How much the model repeats itself: predictions that are among the 100 most frequent words."),
@@ -29,8 +32,14 @@ const MEANINGS: [(&str, &str); 18] = [
     ),
     ("epsilon", "What is guaranteed: the bound on what anybody can learn about one device."),
     ("epsilon_so_far", "What the releases so far cost. It is not the guarantee, which is the whole plan's."),
-    ("epsilon_if_secret", "What the same would cost with secret noise. The noise is simulated, so nothing is guaranteed."),
-    ("projected_epsilon", "What a large cohort would cost with the same noise in its average. It is a projection, not a guarantee."),
+    (
+        "epsilon_if_secret",
+        "What the same would cost with secret noise. The noise is simulated, so nothing is guaranteed.",
+    ),
+    (
+        "projected_epsilon",
+        "What a large cohort would cost with the same noise in its average. It is a projection, not a guarantee.",
+    ),
     ("clip_norm", "The longest update that one device can send; longer ones are scaled down to it."),
     ("tracked_clip_norm", "The clip norm that follows the devices' updates, estimated with noise."),
     ("fraction_below_clip", "The share of devices whose update was shorter than the clip norm, released with noise."),
@@ -45,7 +54,11 @@ mod tests {
         let charts = explained();
         assert!(charts.len() >= 10);
         for chart in charts {
-            assert!(chart.note.ends_with('.'), "crates/console/src/dashboard/meanings.rs has no sentence for {}", chart.key);
+            assert!(
+                chart.note.ends_with('.'),
+                "crates/console/src/dashboard/meanings.rs has no sentence for {}",
+                chart.key
+            );
         }
     }
 }

@@ -9,11 +9,8 @@ macro_rules! asset {
 }
 
 /// The page.
-pub static PAGE: Asset = Asset {
-    path: "",
-    kind: "text/html; charset=utf-8",
-    bytes: include_bytes!("../../../../web/dashboard.html"),
-};
+pub static PAGE: Asset =
+    Asset { path: "", kind: "text/html; charset=utf-8", bytes: include_bytes!("../../../../web/dashboard.html") };
 
 static OWN: [Asset; 4] = [
     asset!("access.js", SCRIPT),
@@ -63,10 +60,17 @@ mod tests {
         for file in &files {
             assert!(assets().any(|asset| asset.path == *file), "{file} is not embedded");
         }
-        assert!(!page.contains("style=") && !page.contains("<script>") && !page.contains("onclick"), "the policy refuses it");
+        assert!(
+            !page.contains("style=") && !page.contains("<script>") && !page.contains("onclick"),
+            "the policy refuses it"
+        );
         for asset in assets().filter(|asset| !asset.path.starts_with("uplot/")) {
             let text = String::from_utf8_lossy(asset.bytes).replace("http://www.w3.org/2000/svg", "");
-            assert!(!text.contains("://") && !text.contains("innerHTML"), "{} names another place, or makes markup", asset.path);
+            assert!(
+                !text.contains("://") && !text.contains("innerHTML"),
+                "{} names another place, or makes markup",
+                asset.path
+            );
         }
     }
 }

@@ -353,7 +353,8 @@ pub fn forecast<S: LedgerStore>(home: &dyn Home, kept: &Kept, ledger: &Ledger<S>
     // A plan that would exceed its budget ends before it does.
     let limit = ledger.budget().map_or(f64::INFINITY, |budget| budget.max_epsilon().get());
     let points = points.iter().map(|point| (point.round, point.epsilon.get())).filter(|(_, epsilon)| *epsilon <= limit);
-    let (rounds, values): (Vec<u64>, Vec<Option<f64>>) = points.map(|(round, epsilon)| (round, finite(epsilon))).unzip();
+    let (rounds, values): (Vec<u64>, Vec<Option<f64>>) =
+        points.map(|(round, epsilon)| (round, finite(epsilon))).unzip();
     values.iter().any(Option::is_some).then_some(Curve { rounds, values })
 }
 
@@ -371,7 +372,9 @@ impl Spending {
             (Meaning::IfSecret, _) => "The noise is simulated: anybody can remove it, and nothing is guaranteed.",
             (_, true) => "The budget of the filter is what holds at any moment, however little is spent.",
             _ if ledger.is_closed() && spent.basis == Basis::Spent => "Where the curve ends is what is guaranteed.",
-            _ => "What is guaranteed is the end of the plan: whoever decides to stop earlier may have looked at what was released.",
+            _ => {
+                "What is guaranteed is the end of the plan: whoever decides to stop earlier may have looked at what was released."
+            }
         };
         Self {
             words: spent.holds.words(),
@@ -468,7 +471,10 @@ mod tests {
         let broken = line(Shows::Broken, "/data/keyhush.sqlite is damaged");
         assert_eq!(broken.for_viewers().why.as_deref(), Some("the operator of this server is told why"));
         assert_eq!(line(Shows::Pausing, "").for_viewers().state, Shows::Paused);
-        assert_eq!(line(Shows::Over, "all rounds were released").for_viewers().why.unwrap(), "all rounds were released");
+        assert_eq!(
+            line(Shows::Over, "all rounds were released").for_viewers().why.unwrap(),
+            "all rounds were released"
+        );
         let operations = Line { operations: Some(3), ..broken };
         assert_eq!(operations.for_viewers().operations, None);
     }

@@ -152,7 +152,10 @@ impl<S: State> Reader<S> {
         let stands = format!("{:?}", (line.for_viewers().state, listed.wanted));
         let moment = Moment { evaluations: kept.as_ref().map_or(0, |kept| kept.metrics.len()), stands };
         let (Some(kept), Some(spent)) = (kept, &listed.ledger) else {
-            return Ok((View { line, detail: None, statement: None, head: Head::EMPTY, standing: Standing::default() }, moment));
+            return Ok((
+                View { line, detail: None, statement: None, head: Head::EMPTY, standing: Standing::default() },
+                moment,
+            ));
         };
         let ledger = Ledger::open(home.read_store()?, None, &[])?;
         let id = ledger.opening().id.to_string();
@@ -167,7 +170,11 @@ impl<S: State> Reader<S> {
             detail: serde_json::to_vec(&detail).ok().map(Into::into),
             statement: json.map(|json| (markdown, json.into())),
             head: ledger.head(),
-            standing: Standing { asked: listed.asked, population: spent.population, observed: self.so_far(name, &ledger) },
+            standing: Standing {
+                asked: listed.asked,
+                population: spent.population,
+                observed: self.so_far(name, &ledger),
+            },
         };
         Ok((view, moment))
     }
