@@ -30,6 +30,7 @@ use server::{
         HttpError, Identity, Limits, ListenError, Network, Origin, Origins, Proxies, Transport, fingerprint,
         self_signed,
     },
+    observed::Observed,
     sqlite::{DatabaseError, SqliteState, check_folders},
     state::StateError,
     tasks::{Happened, ServeError, Settings, Written, serve},
@@ -136,6 +137,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         origins: Origins::new(args.allow_origin.clone()),
         pace: Pace { least_s: args.least_pause, ..Pace::default() },
         routes: axum::Router::new(),
+        observed: Arc::default(),
         ends_with_tasks: args.until_done,
     };
     let stop = interrupt::watch()?;
@@ -147,7 +149,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     if !args.no_console {
         let access = Access::in_secrets(&args.secrets);
         shows = Some(dashboard(args, &certificate, &access)?);
-        settings.routes = console(args, access, limits)?.router();
+        settings.routes = console(args, access, limits, Arc::clone(&settings.observed))?.router();
     }
     serve(&state, tasks, settings, stop, &|happened| {
         say(happened, quiet);
@@ -288,9 +290,14 @@ fn token(args: &ServeArgs) -> anyhow::Result<Option<PathBuf>> {
 }
 
 /// The console, on a reader of the server's state.
-fn console(args: &ServeArgs, access: Access, limits: Limits) -> anyhow::Result<Console<SqliteState>> {
+fn console(
+    args: &ServeArgs,
+    access: Access,
+    limits: Limits,
+    observed: Arc<Observed>,
+) -> anyhow::Result<Console<SqliteState>> {
     let state = Arc::new(SqliteState::read(&args.data).map_err(unopened)?);
-    Ok(Console { state, data: args.data.clone(), access, limits })
+    Ok(Console { state, data: args.data.clone(), access, limits, observed })
 }
 
 /// The dashboard's address. The first time that a person starts a server at a terminal, a token is created, and the address has it. It is not printed where
