@@ -136,6 +136,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         proxies: Proxies::new(args.trusted_proxy.clone()),
         origins: Origins::new(args.allow_origin.clone()),
         pace: Pace { least_s: args.least_pause, ..Pace::default() },
+        observed: Arc::default(),
         routes: axum::Router::new(),
         observed: Arc::default(),
         ends_with_tasks: args.until_done,

@@ -46,6 +46,7 @@ use crate::{
     attestation::Attestation,
     http::{self, HttpError, Limits, Origins, Proxies, Served, Transport},
     hub::{Hub, HubDriver, now_ms},
+    observed::Observed,
     orders::{self, Orders},
     state::{AfterRound, Note, State, StateError, TaskState},
 };
@@ -81,6 +82,8 @@ pub struct Settings {
     pub origins: Origins,
     /// When devices are to come back.
     pub pace: Pace,
+    /// Is told what operators may see.
+    pub observed: Arc<Observed>,
     /// Routes that are answered beside the protocol's, such as a console's; none by default. They must have no path below /v1, nor /healthz,
     /// and no fallback.
     pub routes: axum::Router,
@@ -170,6 +173,18 @@ pub enum Happened<'a> {
         /// The cause.
         error: &'a ServeError,
     },
+}
+
+impl Happened<'_> {
+    /// Operators see why attempts failed, and which ended with their task.
+    fn told_to(&self, observed: &Observed) {
+        match self {
+            Self::Failed { task, failed } => observed.failed(task, false, failed.reason.words()),
+            Self::FailedEvaluation { task, failed } => observed.failed(task, true, failed.reason.words()),
+            Self::Over { task, .. } | Self::Broken { task, .. } => observed.gives_up(task),
+            _ => {}
+        }
+    }
 }
 
 /// Why a server or a task of it cannot continue.
@@ -311,7 +326,12 @@ pub fn serve<S: State>(
     happens: &(dyn Fn(&Happened<'_>) + Sync),
 ) -> Result<(), ServeError> {
     let Settings { listen, data, transport, admission, attestation, .. } = settings;
-    let Settings { enrolments, means, limits, proxies, origins, pace, routes, ends_with_tasks, .. } = settings;
+    let Settings { enrolments, means, limits, proxies, origins, pace, routes, observed, ends_with_tasks, .. } =
+        settings;
+    let happens = &|happened: &Happened<'_>| {
+        happened.told_to(&observed);
+        happens(happened);
+    };
     let store = state.coordinator();
     let ready = ready(tasks, &store.realm()?, state)?;
     let orders = Orders::in_data(&data);
@@ -320,6 +340,7 @@ pub fn serve<S: State>(
     for task in &ready {
         for (network, stream) in task.tasks() {
             let NetworkTask { digest, asking, .. } = *network;
+            observed.serves(&task.name, digest, network.evaluation);
             let Stands { begun, opens_again } = Stands::of(task.state.home(), &*store, &digest, stream)?;
             coordinator.add_task(digest, asking, begun)?;
             if opens_again {
@@ -338,7 +359,7 @@ pub fn serve<S: State>(
         }
     }
     coordinator.limit_enrolments(enrolments, state.place_key()?, now_ms())?;
-    let (hub, thread) = Hub::start(coordinator, Arc::clone(&store), ROOM)?;
+    let (hub, thread) = Hub::start(coordinator, Arc::clone(&store), ROOM, Arc::clone(&observed))?;
     let hub = hub.asking(attestation);
     let runtime = runtime()?;
     let server = runtime.block_on(http::bind(listen, transport, limits))?.behind(proxies).open_to(origins);
