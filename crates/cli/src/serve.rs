@@ -138,7 +138,6 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         pace: Pace { least_s: args.least_pause, ..Pace::default() },
         observed: Arc::default(),
         routes: axum::Router::new(),
-        observed: Arc::default(),
         ends_with_tasks: args.until_done,
     };
     let stop = interrupt::watch()?;
