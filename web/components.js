@@ -144,7 +144,7 @@
   /** The number, and below it what it means. */
   Keyhush.priceOf = (words) => {
     const [value, ...rest] = words.split(" ");
-    return /^[0-9]/.test(value) && rest.length ? [value, el("small", {}, rest.join(" "))] : words;
+    return /^[0-9]/.test(value) && rest.length ? [value.replace(/,$/, ""), el("small", {}, rest.join(" "))] : words;
   };
 
   /** The suggestions of a model after a prompt; those that are new since before are marked. */

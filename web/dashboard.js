@@ -106,7 +106,7 @@
   const build = (name) => {
     places = new Map();
     parts = {
-      name, state: el("span", { class: "state" }), why: el("p", { class: "why", hidden: true }), orders: el("div", { class: "orders" }),
+      name, jump: el("nav", { class: "jump", "aria-label": "Parts of this page" }), state: el("span", { class: "state" }), why: el("p", { class: "why", hidden: true }), orders: el("div", { class: "orders" }),
       summary: el("div", { class: "summary" }), tiles: el("kh-tiles"), model: el("div"), privacy: el("div"), limits: el("kh-table"), limitsNote: el("p", { class: "soft" }),
       samples: el("kh-table", { class: "wide" }), ledger: el("div", { class: "ledger" }), statement: el("details", { class: "statement" }), operations: el("kh-operations"),
     };
@@ -116,12 +116,22 @@
     at("task").replaceChildren(
       el("p", { class: "back" }, el("a", { href: address({ task: null, zoom: null }), "data-key": "back" }, "\u2190 All tasks")),
       el("div", { class: "head" }, el("h2", { id: "task-title", tabindex: "-1" }, name), parts.state, el("span", { class: "grow" }), parts.orders),
-      parts.why, parts.summary, parts.tiles,
+      parts.why, parts.summary, parts.tiles, parts.jump,
       section("Model", "How well the released models predict, measured on public or synthetic text, or by devices with noise.", parts.model),
       section("Privacy", null, parts.spending, parts.privacy, el("h4", {}, "How often one device may take part"), parts.limits, parts.limitsNote),
       parts.samplesSection, parts.operationsSection,
       section("Statement and ledger", "The ledger is a signed chain of everything that was released. Keep its head: with it, keyhush privacy verify notices if entries are missing or were changed.",
         parts.ledger, parts.statement));
+  };
+
+  /** Links to the parts of the page that are there. The address is the view's, so they are buttons. */
+  const drawJump = () => {
+    const titles = [...at("task").querySelectorAll("h3.big")].filter((title) => !title.closest("[hidden]"));
+    fill(parts.jump, titles.map((title) => title.textContent), () => titles.map((title) => button(title.textContent, `jump ${title.id}`, () => {
+      title.tabIndex = -1;
+      title.scrollIntoView({ block: "start" });
+      title.focus({ preventScroll: true });
+    }, "link")));
   };
 
   const fill = (place, mark, make) => {
@@ -163,7 +173,8 @@
   };
 
   const drawSpending = ({ spending, curves }, root) => {
-    fill(root, [spending.words, spending.basis_words], () => el("p", { class: "lead" }, el("b", {}, `Epsilon ${spending.words}`), ` at delta ${spending.delta.toExponential().replace("e+", "e")}: ${spending.basis_words}.`));
+    fill(root, [spending.words, spending.holds_for], () => el("p", { class: "lead" }, el("b", {}, `Epsilon ${spending.words}`),
+      ` at delta ${spending.delta.toExponential().replace("e+", "e")}, for ${spending.holds_for}. It bounds what anybody can learn about one device; smaller is stronger.`));
     const past = curves[spending.curve];
     const place = chartPlace("spending");
     const lines = [];
@@ -186,12 +197,14 @@
     const inner = parts.privacy.querySelector(":scope > .grid");
     if (spending && inner.firstElementChild !== spending) inner.prepend(spending);
     const observed = (row, key) => (row.observed ? row.observed[key] ?? "no device twice" : "\u2013");
-    parts.limits.data = { rows: detail.participation, key: (row) => row.stream, columns: [
-      { key: "what", label: "In", value: (row) => row.title },
-      { key: "times", label: "Times at most", number: true, value: (row) => row.max_participations ?? "no limit" },
-      { key: "times seen", label: "observed", number: true, class: "observed", value: (row) => observed(row, "max_participations") },
-      { key: "between", label: "Rounds between two at least", number: true, value: (row) => row.min_separation ?? "no limit" },
-      { key: "between seen", label: "observed", number: true, class: "observed", value: (row) => observed(row, "min_separation") },
+    const limits = detail.participation.flatMap((row) => [
+      { id: `${row.stream} times`, what: `In ${row.title}, one device takes part at most`, limit: row.max_participations, unit: "times", seen: observed(row, "max_participations") },
+      { id: `${row.stream} between`, what: "and between two times there are at least", limit: row.min_separation, unit: "rounds", seen: observed(row, "min_separation") },
+    ]);
+    parts.limits.data = { rows: limits, columns: [
+      { key: "what", label: "Limit on participation", value: (row) => row.what },
+      { key: "enforced", label: "Enforced", number: true, value: (row) => (row.limit == null ? "no limit" : `${row.limit} ${row.unit}`) },
+      { key: "observed", label: "Observed", number: true, value: (row) => row.seen },
     ] };
     parts.limitsNote.textContent = detail.participation_note;
   };
@@ -262,6 +275,7 @@
     const operations = details.get(task.name)?.operations;
     parts.operationsSection.hidden = !operates() || !operations;
     if (operates() && operations) parts.operations.data = { ...operations, failed: detail?.failed || [], zoom: view.zoom };
+    drawJump();
     load(task);
   };
 

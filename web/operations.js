@@ -71,11 +71,12 @@
         ],
       };
       this.#failures(failed);
-      seen.data = { rows: exact.observed, key: (row) => row.stream, caption: exact.observed.length ? null : "Nothing is on record yet.", columns: [
-        { key: "what", label: "In", value: (row) => row.title },
-        { key: "times", label: "Most times of one device", number: true, value: (row) => shown("number", row.max_participations) },
-        { key: "between", label: "Fewest rounds between two", number: true, value: (row) => row.min_separation ?? "no device twice" },
-      ] };
+      const rows = exact.observed.flatMap((row) => [
+        { id: `${row.stream} times`, what: `In ${row.title}, the most times of one device`, seen: shown("number", row.max_participations) },
+        { id: `${row.stream} between`, what: "and the fewest rounds between two times of one device", seen: row.min_separation ?? "no device twice" },
+      ]);
+      seen.data = { rows, caption: rows.length ? null : "Nothing is on record yet.", columns: [
+        { key: "what", label: "Of the participations on record", value: (row) => row.what }, { key: "seen", label: "Observed", number: true, value: (row) => row.seen }] };
     }
 
     #set(tiles, data) {

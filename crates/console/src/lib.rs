@@ -3,7 +3,7 @@
 //! | module       | what it is                                                                                     |
 //! |--------------|------------------------------------------------------------------------------------------------|
 //! | [`access`]   | tokens and roles: who may see and do what                                                      |
-//! | `dashboard`  | the dashboard at `/`: its page, what it is told, and how it hears of changes                   |
+//! | [`dashboard`] | the dashboard at `/`: its page, what it is told, and how it hears of changes                   |
 //! | [`problems`] | why a request is refused, and what to do next (RFC 9457)                                       |
 //! | [`router`]   | from endpoints, each described once, to routes: who may use it, limits, headers                |
 //! | `tasks`      | the endpoints of tasks                                                                         |
@@ -13,7 +13,7 @@
 //! P12 and P23); exact counts of devices are for operators, and marked as outside the guarantee (rule P26).
 
 pub mod access;
-mod dashboard;
+pub mod dashboard;
 mod openapi;
 pub mod problems;
 pub mod router;

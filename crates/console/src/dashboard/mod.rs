@@ -3,9 +3,9 @@
 //! | module       | what it is                                                                                   |
 //! |--------------|----------------------------------------------------------------------------------------------|
 //! | `pages`      | the files of the page (`web/`), embedded in the program                                      |
-//! | `told`       | what pages are told of a task, typed: the plan, releases, and what follows from these        |
-//! | `operations` | exact counts and times, under one key that says so, for operators (rule P26)                 |
-//! | `listing`    | all tasks twice, for viewers and for operators, with what changed since a version            |
+//! | [`told`]     | what pages are told of a task, typed: the plan, releases, and what follows from these        |
+//! | [`operations`] | exact counts and times, under one key that says so, for operators (rule P26)                 |
+//! | [`listing`]  | all tasks twice, for viewers and for operators, with what changed since a version            |
 //! | `watching`   | reads the state of tasks again when it changed                                               |
 //! | `meanings`   | what each chart means, in a sentence                                                         |
 //!
@@ -20,11 +20,11 @@
 //! The page itself is for everybody: it has no data. Each request for data has a token in its header, also that for events, which the page
 //! reads by fetch: there is no cookie that another page could use.
 
-mod listing;
+pub mod listing;
 mod meanings;
-mod operations;
+pub mod operations;
 mod pages;
-mod told;
+pub mod told;
 mod watching;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -33,7 +33,7 @@ use ::board::events::{Events, Source};
 use axum::{body::Body, http::StatusCode, response::Response};
 use bytes::Bytes;
 use federated::home::Records;
-use ledger::{Ledger, LedgerStore};
+use ledger::Ledger;
 use listen::Ending;
 use serde_json::{Value, json};
 use server::{

@@ -9,7 +9,7 @@ macro_rules! asset {
 }
 
 /// The page.
-pub static PAGE: Asset =
+static PAGE: Asset =
     Asset { path: "", kind: "text/html; charset=utf-8", bytes: include_bytes!("../../../../web/dashboard.html") };
 
 static OWN: [Asset; 4] = [
@@ -20,7 +20,7 @@ static OWN: [Asset; 4] = [
 ];
 
 /// The page, and everything that it loads.
-pub fn assets() -> impl Iterator<Item = &'static Asset> {
+pub(crate) fn assets() -> impl Iterator<Item = &'static Asset> {
     [&PAGE].into_iter().chain(&OWN).chain(&SHARED)
 }
 
