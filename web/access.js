@@ -7,6 +7,7 @@
 // GET api/events                           "tasks": the same, first all of it, then what changed; `names` are all there are
 // GET api/dashboard/NAME                   all of one task that is released
 // GET api/dashboard/NAME/operations        exact counts and times, for operators
+// GET api/tasks/NAME/export, .../FILE      what can be taken home of a task
 // POST api/tasks/NAME/pause|resume|stop    orders, for operators
 "use strict";
 (() => {
@@ -38,7 +39,7 @@
   }
   const wordsOf = async (answer) => {
     const text = await answer.text().catch(() => "");
-    try { const said = JSON.parse(text); return said.error?.message || said.error || said.message || text; } catch { return text.trim(); }
+    try { const said = JSON.parse(text); return [said.detail, said.next].filter(Boolean).join(". ") || text; } catch { return text.trim(); }
   };
 
   const ask = async (path, options = {}) => {

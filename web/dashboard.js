@@ -7,7 +7,7 @@
   const MOST_EVALUATIONS = 5;
   const STATES = {
     running: "running", pausing: "pausing", paused: "paused", stopping: "stopping", over: "finished", broken: "cannot continue",
-    not_served: "not running", unreadable: "cannot be read",
+    not_served: "not running", refused: "refused", unreadable: "cannot be read",
   };
   const ROLES = { viewer: "viewer", operator: "operator", officer: "privacy officer" };
   const ORDERS = {
@@ -229,18 +229,19 @@
   };
   const drawLedger = (detail) => {
     const { ledger, name } = detail;
-    fill(parts.ledger, [ledger, detail.files], () => [
+    const files = details.get(name)?.files?.files || [];
+    fill(parts.ledger, [ledger, files], () => [
       el("dl", {}, [["Entries", shown("number", ledger.entries)], ["Head", el("code", {}, ledger.head)], ["Signed by", el("code", {}, ledger.key)],
         ["Opened", ledger.opened], ["Closed", ledger.closed || "no: more may follow"]].flatMap(([term, said]) => [el("dt", {}, term), el("dd", {}, said)])),
       el("p", { class: "files" }, button("Copy the head", "copy", async () => {
         try { await navigator.clipboard.writeText(ledger.head); announce("The head is copied."); } catch { announce("The browser does not let this page copy. Select the head instead."); }
-      }), detail.files.map((file) => button(file.title, `file ${file.name}`, save(file.path, `${name}-${file.name}`)))),
+      }), files.map((file) => button(`Download ${file.about}`, `file ${file.name}`, save(`api/tasks/${encodeURIComponent(name)}/export/${file.name}`, `${name}-${file.name}`)))),
     ]);
     fill(parts.statement, detail.statement, () => [el("summary", { "data-key": "statement" }, "Read the privacy statement"), ...markdown(detail.statement)]);
   };
 
   const drawOrders = (task) => {
-    const possible = !operates() || ["over", "unreadable"].includes(task.state) ? [] : task.wanted === "stop" ? [] : task.wanted === "pause" ? ["resume", "stop"] : ["pause", "stop"];
+    const possible = !operates() || ["over", "unreadable", "refused"].includes(task.state) ? [] : task.wanted === "stop" ? [] : task.wanted === "pause" ? ["resume", "stop"] : ["pause", "stop"];
     fill(parts.orders, possible, () => possible.map((order) => button(ORDERS[order][0], order, () => ask(task.name, order), order === "stop" ? "plain danger" : "plain")));
   };
 
@@ -295,7 +296,10 @@
       known[`${key}Failed`] = false;
     };
     const path = `api/dashboard/${encodeURIComponent(task.name)}`;
-    if (task.readable) fetched("data", path, task.version);
+    if (task.readable) {
+      fetched("data", path, task.version);
+      fetched("files", `api/tasks/${encodeURIComponent(task.name)}/export`, task.state);
+    }
     if (operates()) fetched("operations", `${path}/operations`, `${task.version} ${task.operations}`);
   };
 
@@ -370,7 +374,7 @@
       tasks.clear();
       role = said.role;
       // A server that was started again counts its versions from 0: what is shown stays until it is read again.
-      details.forEach((known) => { known.dataVersion = null; known.operationsVersion = null; });
+      details.forEach((known) => { known.dataVersion = known.filesVersion = known.operationsVersion = null; });
     }
     if (said.charts) charts = said.charts;
     if (said.reset) drawAbout(said.about || null);

@@ -25,6 +25,7 @@ mod interrupt;
 mod kernels;
 mod model_folder;
 mod ngram;
+mod officer;
 mod plan;
 mod predict;
 mod pretrain;
@@ -86,6 +87,9 @@ enum Command {
     Experiment(Box<experiment::Command>),
     /// Run a server that trains private models with real devices.
     Serve(Box<serve::ServeArgs>),
+    /// Create the key with which a privacy officer approves tasks.
+    #[command(subcommand)]
+    Officer(officer::Command),
     /// Create, list or revoke the tokens of those who may see and operate a server.
     #[command(subcommand)]
     Access(access::Command),
@@ -126,6 +130,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Train(args) => train::train(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Officer(command) => officer::run(&command),
         Command::Access(command) => access::run(&command),
         Command::Task(command) => task::run(&command),
         Command::Device(args) => self::device::run(&args),

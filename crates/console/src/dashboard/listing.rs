@@ -10,6 +10,7 @@ use bytes::Bytes;
 use ledger::Head;
 use report::board::Chart;
 use serde::Serialize;
+use server::listing::Spent;
 use tokio::sync::watch;
 
 use super::{meanings, operations::Standing, told::Line};
@@ -22,12 +23,21 @@ pub struct View {
     pub line: Line,
     /// All of it, as JSON; none where the task has not begun or cannot be read.
     pub detail: Option<Bytes>,
-    /// Its statement, as Markdown and as JSON.
+    /// Its statement, as Markdown and as JSON, each as the files of a finished task have them.
     pub statement: Option<(Bytes, Bytes)>,
+    /// What its ledger says of its cost.
+    pub spent: Option<Spent>,
     /// The head of the ledger that all of it is from.
     pub head: Head,
     /// What is exact of it (rule P26); empty in the view of viewers.
     pub standing: Standing,
+}
+
+impl View {
+    /// A task of which there is no more than its line.
+    pub(super) fn bare(line: Line) -> Self {
+        Self { line, detail: None, statement: None, spent: None, head: Head::EMPTY, standing: Standing::default() }
+    }
 }
 
 /// A task.
@@ -195,7 +205,7 @@ mod tests {
 
     fn view(name: &str, rounds: u64) -> View {
         let line = Line { rounds, ..Line::unreadable(name, Order::Run, "words of the disk".into()) };
-        View { line, detail: None, statement: None, head: Head::EMPTY, standing: Standing::default() }
+        View::bare(line)
     }
 
     fn moment(evaluations: usize) -> Moment {

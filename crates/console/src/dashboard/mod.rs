@@ -15,7 +15,6 @@
 //! | `GET /api/events`                      | the same, then what changes, as server-sent events `tasks`          |
 //! | `GET /api/dashboard/NAME`              | all that is released of one task                                    |
 //! | `GET /api/dashboard/NAME/operations`   | what is exact, for operators                                        |
-//! | `GET /api/dashboard/NAME/FILE`         | its statement or its ledger, to keep                                |
 //!
 //! The page itself is for everybody: it has no data. Each request for data has a token in its header, also that for events, which the page
 //! reads by fetch: there is no cookie that another page could use.
@@ -32,12 +31,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use ::board::events::{Events, Source};
 use axum::{body::Body, http::StatusCode, response::Response};
 use bytes::Bytes;
-use federated::home::Records;
+use federated::home::{LEDGER_FILE, Records, STATEMENT_FILE, STATEMENT_JSON};
 use ledger::Ledger;
 use listen::Ending;
 use serde_json::{Value, json};
 use server::{
-    orders::Orders,
+    listing::{Listed, Stands},
     state::{State, TaskState},
 };
 use tokio::sync::watch;
@@ -51,8 +50,10 @@ use self::{
 use crate::{
     Console,
     access::Role,
+    endpoint::{self, Asked, Described, Endpoint, JSON, Shared},
+    export::HEAD as HEAD_FILE,
     problems::Problem,
-    router::{self, Asked, Described, Endpoint, JSON, Shared},
+    router,
 };
 
 /// What the pages of a console are told.
@@ -66,9 +67,35 @@ impl Dashboard {
     /// Of a console: its state is read from now on.
     pub(crate) fn of<S: State + 'static>(console: &Console<S>) -> Self {
         let tasks = Tasks::default();
-        let orders = Orders::in_data(&console.data);
-        let reader = Reader::new(Arc::clone(&console.state), orders, tasks.clone(), &console.observed);
+        let reader = Reader::new(Arc::clone(&console.state), &console.data, tasks.clone(), &console.observed);
         Self { tasks, watching: reader.start() }
+    }
+
+    /// The same of tasks as viewers are told of them: as they stood at the last moment of which viewers are told (rule P23).
+    pub(crate) fn for_viewers(&self, listed: Listed) -> Listed {
+        let view = self.tasks.view(&listed.task, Role::Viewer);
+        let state = if listed.state == Stands::Pausing { Stands::Paused } else { listed.state };
+        // What was never read is not told yet.
+        let ledger = view.and_then(|view| view.spent.clone());
+        Listed { state, ledger, ..listed }
+    }
+
+    /// A file of a task as viewers may have it now; none where it is the same for everybody.
+    pub(crate) fn file_for_viewers<S: State>(
+        &self,
+        console: &Console<S>,
+        task: &str,
+        file: &str,
+    ) -> Result<Option<Bytes>, Problem> {
+        let Some(view) = self.tasks.view(task, Role::Viewer) else { return Ok(None) };
+        let statement = || view.statement.clone().ok_or_else(not_begun);
+        Ok(match file {
+            STATEMENT_FILE => Some(statement()?.0),
+            STATEMENT_JSON => Some(statement()?.1),
+            HEAD_FILE => Some(format!("{}\n", view.head).into()),
+            LEDGER_FILE => Some(entries_of(console, &view)?),
+            _ => None,
+        })
     }
 
     /// What who asks is told of a task.
@@ -90,9 +117,6 @@ impl Dashboard {
 fn role_of(asked: &Asked) -> Role {
     asked.who.as_ref().map_or(Role::Viewer, |who| who.role)
 }
-
-const MARKDOWN: &str = "text/markdown; charset=utf-8";
-const JSON_LINES: &str = "application/jsonl";
 
 pub(crate) fn endpoints<S: State + 'static>() -> Vec<Endpoint<S>> {
     let list = Described {
@@ -127,81 +151,26 @@ pub(crate) fn endpoints<S: State + 'static>() -> Vec<Endpoint<S>> {
         answers: Some("Operations"),
         ..of_task
     };
-    let file = Described { answers: None, ..of_task };
-    let markdown = Described {
-        path: "/api/dashboard/{name}/statement.md",
-        about: "The task's privacy statement, for people.",
-        kind: MARKDOWN,
-        ..file
-    };
-    let statement = Described {
-        path: "/api/dashboard/{name}/statement.json",
-        about: "The task's privacy statement, for programs.",
-        answers: Some("Statement"),
-        ..file
-    };
-    let ledger = Described {
-        path: "/api/dashboard/{name}/ledger.jsonl",
-        about: "The task's ledger, an entry in each line, as keyhush privacy verify reads it.",
-        kind: JSON_LINES,
-        ..file
-    };
     vec![
         Endpoint::new(list, show_all),
         Endpoint::new(events, tell),
         Endpoint::new(detail, show_one),
         Endpoint::new(operations, show_operations),
-        Endpoint::new(markdown, |shared, asked| show_statement(shared, asked, MARKDOWN)),
-        Endpoint::new(statement, |shared, asked| show_statement(shared, asked, JSON)),
-        Endpoint::new(ledger, show_ledger),
     ]
 }
 
 async fn show_all<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Result<Response, Problem> {
-    Ok(router::with(StatusCode::OK, JSON, shared.dashboard.tasks.told(None, role_of(&asked)).1))
+    Ok(endpoint::with(StatusCode::OK, JSON, shared.dashboard.tasks.told(None, role_of(&asked)).1))
 }
 
 async fn show_one<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Result<Response, Problem> {
     let view = shared.dashboard.view(&asked)?;
-    Ok(router::with(StatusCode::OK, JSON, view.detail.clone().ok_or_else(not_begun)?))
+    Ok(endpoint::with(StatusCode::OK, JSON, view.detail.clone().ok_or_else(not_begun)?))
 }
 
 async fn show_operations<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Result<Response, Problem> {
     let view = shared.dashboard.view(&asked)?;
-    router::json(StatusCode::OK, &Operations::of(&view.line.name, &view.standing, &shared.console.observed))
-}
-
-async fn show_statement<S: State + 'static>(
-    shared: Arc<Shared<S>>,
-    asked: Asked,
-    kind: &'static str,
-) -> Result<Response, Problem> {
-    let view = shared.dashboard.view(&asked)?;
-    let (markdown, json) = view.statement.clone().ok_or_else(not_begun)?;
-    Ok(router::with(StatusCode::OK, kind, if kind == JSON { json } else { markdown }))
-}
-
-/// The entries of the ledger up to the head that who asks is told.
-async fn show_ledger<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Result<Response, Problem> {
-    let view = shared.dashboard.view(&asked)?;
-    if view.statement.is_none() {
-        return Err(not_begun());
-    }
-    let entries = shared.look(move |console| entries_of(console, &view)).await?;
-    Ok(router::with(StatusCode::OK, JSON_LINES, entries))
-}
-
-fn entries_of<S: State>(console: &Console<S>, view: &View) -> Result<Bytes, Problem> {
-    let unread = || Problem::internal("the ledger of this task cannot be read");
-    let task = console.state.read_task(&view.line.name).map_err(|_| unread())?;
-    let store = task.home().read_store().map_err(|_| unread())?;
-    let ledger = Ledger::open(store, None, &[view.head]).map_err(|_| unread())?;
-    let mut lines = String::new();
-    for entry in ledger.entries().map_err(|_| unread())?.take(usize::try_from(view.head.length).unwrap_or(usize::MAX)) {
-        lines.push_str(&entry.map_err(|_| unread())?.line());
-        lines.push('\n');
-    }
-    Ok(lines.into())
+    endpoint::json(StatusCode::OK, &Operations::of(&view.line.name, &view.standing, &shared.console.observed))
 }
 
 fn not_begun() -> Problem {
@@ -218,7 +187,7 @@ async fn tell<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Resul
     let changes = shared.dashboard.tasks.changes();
     let (role, ending) = (role_of(&asked), asked.ending.clone());
     let pages = Pages { shared, asked, role, changes, ending };
-    Ok(router::with(StatusCode::OK, Events::KIND, Body::new(Events::of(pages))))
+    Ok(endpoint::with(StatusCode::OK, Events::KIND, Body::new(Events::of(pages))))
 }
 
 /// The tasks, for one page.
@@ -270,7 +239,7 @@ pub(crate) fn schemas() -> BTreeMap<&'static str, Value> {
         (
             "Detail",
             object(
-                &["name", "sentence", "curves", "spending", "participation", "ledger", "files"],
+                &["name", "sentence", "curves", "spending", "participation", "ledger"],
                 "What is released of a task, and what follows from it.",
             ),
         ),
@@ -284,6 +253,5 @@ pub(crate) fn schemas() -> BTreeMap<&'static str, Value> {
                 "properties": { "outside_the_guarantee": { "type": "object", "required": ["note", "enrolled", "attempts"] } },
             }),
         ),
-        ("Statement", object(&["guarantee", "ledger"], "A privacy statement.")),
     ])
 }

@@ -51,6 +51,8 @@ pub enum Shows {
     Broken,
     /// No server runs it.
     NotServed,
+    /// A server refused it.
+    Refused,
     /// Its state cannot be read.
     Unreadable,
 }
@@ -65,6 +67,7 @@ impl Shows {
             Stands::Over => Self::Over,
             Stands::Broken => Self::Broken,
             Stands::NotServed => Self::NotServed,
+            Stands::Refused => Self::Refused,
         }
     }
 
@@ -134,6 +137,13 @@ impl Line {
         Self::bare(name, Shows::Unreadable, wanted, Some(why))
     }
 
+    /// A task that no server has begun yet, or that it refused.
+    #[must_use]
+    pub fn not_begun(name: &str, wanted: Order, refused: Option<String>) -> Self {
+        let state = if refused.is_some() { Shows::Refused } else { Shows::NotServed };
+        Self::bare(name, state, wanted, refused)
+    }
+
     /// As its state says.
     #[must_use]
     pub fn of(listed: &Listed, kept: Option<&Kept>) -> Self {
@@ -148,7 +158,9 @@ impl Line {
     pub fn for_viewers(&self) -> Self {
         let why = match self.state {
             Shows::Over => self.why.clone(),
-            Shows::Broken | Shows::Unreadable => Some("the operator of this server is told why".to_owned()),
+            Shows::Broken | Shows::Unreadable | Shows::Refused => {
+                Some("the operator of this server is told why".to_owned())
+            }
             _ => None,
         };
         Self { state: self.state.for_viewers(), why, operations: None, ..self.clone() }
@@ -182,8 +194,6 @@ pub struct Detail {
     pub statement: String,
     /// Its ledger.
     pub ledger: Book,
-    /// What can be downloaded.
-    pub files: Vec<Download>,
 }
 
 /// What a task costs.
@@ -273,24 +283,6 @@ pub struct Book {
     pub closed: Option<&'static str>,
 }
 
-/// A file that can be downloaded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Download {
-    /// Its name.
-    pub name: &'static str,
-    /// What the button says.
-    pub title: &'static str,
-    /// Where it is.
-    pub path: String,
-}
-
-/// The files of a task by name, and what their buttons say.
-pub const FILES: [(&str, &str); 3] = [
-    ("statement.md", "Download the statement"),
-    ("statement.json", "The same as JSON"),
-    ("ledger.jsonl", "Download the ledger"),
-];
-
 impl Detail {
     /// From what a task has stored.
     #[must_use]
@@ -302,7 +294,6 @@ impl Detail {
         let spending = Spending::of(spent, ledger, &curves, epsilon_means, forecast);
         let observed = kept.statement.observed.as_ref();
         let failed = kept.failed.iter().rev().take(MOST_FAILED).rev().map(FailedAttempt::from).collect();
-        let path = |name: &str| format!("api/dashboard/{}/{name}", kept.name);
         Self {
             name: kept.name.clone(),
             sentence,
@@ -322,7 +313,6 @@ impl Detail {
                 opened: day(kept.started),
                 closed: ledger.closing().map(|closing| closed(closing.because)),
             },
-            files: FILES.map(|(name, title)| Download { name, title, path: path(name) }).into(),
         }
     }
 }

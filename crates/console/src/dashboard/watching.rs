@@ -4,6 +4,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     sync::{Arc, mpsc},
     thread,
     time::{Duration, Instant},
@@ -21,7 +22,7 @@ use server::{
     observed::Observed,
     orders::Orders,
     state::{Note, State, TaskState},
-    tasks::ServeError,
+    tasks::{ServeError, created::Created},
 };
 
 use tokio::sync::watch;
@@ -55,6 +56,7 @@ struct Mark {
 pub(super) struct Reader<S> {
     state: Arc<S>,
     orders: Orders,
+    created: Created,
     tasks: Tasks,
     marks: BTreeMap<String, Mark>,
     /// The forecasts of tasks, by the ids of their ledgers: they follow from the plan, which never changes.
@@ -89,15 +91,32 @@ impl<S: State + 'static> Reader<S> {
 }
 
 impl<S: State> Reader<S> {
-    pub(super) fn new(state: Arc<S>, orders: Orders, tasks: Tasks, observed: &Observed) -> Self {
+    pub(super) fn new(state: Arc<S>, data: &Path, tasks: Tasks, observed: &Observed) -> Self {
+        let (orders, created) = (Orders::in_data(data), Created::in_data(data));
         let (marks, forecasts, so_far) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { state, orders, tasks, marks, forecasts, so_far, ticks: observed.ticks(), touched: Instant::now() }
+        Self {
+            state,
+            orders,
+            created,
+            tasks,
+            marks,
+            forecasts,
+            so_far,
+            ticks: observed.ticks(),
+            touched: Instant::now(),
+        }
     }
 
     /// Reads what changed.
     pub(super) fn look(&mut self) {
         let (Ok(names), Ok(served)) = (self.state.names(), self.state.is_served()) else { return };
-        self.tasks.keep(&|name| names.iter().any(|other| other == name));
+        let mut new = self.not_begun();
+        new.retain(|name, _| !names.contains(name));
+        self.tasks.keep(&|name| new.contains_key(name) || names.iter().any(|other| other == name));
+        for (name, refused) in new {
+            let line = Line::not_begun(&name, self.orders.of(&name), refused);
+            self.tasks.put(View::bare(line.clone()), Moment { evaluations: 0, stands: format!("{:?}", line.state) });
+        }
         self.marks.retain(|name, _| names.contains(name));
         self.forecasts.retain(|name, _| names.contains(name));
         self.so_far.retain(|name, _| names.contains(name));
@@ -131,6 +150,13 @@ impl<S: State> Reader<S> {
         }
     }
 
+    /// The tasks that were created and that no server has begun, with why one refused them. Where that cannot be read they are not shown.
+    fn not_begun(&self) -> BTreeMap<String, Option<String>> {
+        let waiting = self.created.names().unwrap_or_default().into_iter().map(|name| (name, None));
+        let refused = self.created.refused().unwrap_or_default().into_iter().map(|(name, why)| (name, Some(why)));
+        waiting.chain(refused).collect()
+    }
+
     fn mark(&self, name: &str, served: bool) -> Result<Mark, ServeError> {
         let task = self.state.read_task(name)?;
         let home = task.home();
@@ -152,10 +178,7 @@ impl<S: State> Reader<S> {
         let stands = format!("{:?}", (line.for_viewers().state, listed.wanted));
         let moment = Moment { evaluations: kept.as_ref().map_or(0, |kept| kept.metrics.len()), stands };
         let (Some(kept), Some(spent)) = (kept, &listed.ledger) else {
-            return Ok((
-                View { line, detail: None, statement: None, head: Head::EMPTY, standing: Standing::default() },
-                moment,
-            ));
+            return Ok((View::bare(line), moment));
         };
         let ledger = Ledger::open(home.read_store()?, None, &[])?;
         let id = ledger.opening().id.to_string();
@@ -169,6 +192,7 @@ impl<S: State> Reader<S> {
             line,
             detail: serde_json::to_vec(&detail).ok().map(Into::into),
             statement: json.map(|json| (markdown, json.into())),
+            spent: Some(spent.clone()),
             head: ledger.head(),
             standing: Standing {
                 asked: listed.asked,
@@ -197,6 +221,6 @@ impl<S: State> Reader<S> {
     fn unread(&self, name: &str, error: &ServeError) -> (View, Moment) {
         let line = Line::unreadable(name, self.orders.of(name), error.to_string());
         let moment = Moment { evaluations: 0, stands: format!("{:?}", line.state) };
-        (View { line, detail: None, statement: None, head: Head::EMPTY, standing: Standing::default() }, moment)
+        (View::bare(line), moment)
     }
 }

@@ -163,6 +163,7 @@ fn plan(home: &dyn Home, config: &Config, statement: &Statement, metrics: &[Metr
         data: statement.data.clone(),
         start: Start::Random,
         non_private: None,
+        after: Vec::new(),
         public_data: Vec::new(),
         counted: device::evaluation::coordinates(Measures::of(metrics).name),
         general: None,

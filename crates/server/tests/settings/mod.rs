@@ -44,5 +44,6 @@ pub(crate) fn settings(folder: &Path) -> Settings {
         observed: Arc::default(),
         routes: axum::Router::new(),
         ends_with_tasks: true,
+        officers: Vec::new(),
     }
 }
