@@ -21,7 +21,7 @@ use hyper::{
     Method, Request, Response, StatusCode, Uri,
     body::Incoming,
     client::conn::http1::{self, SendRequest},
-    header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, RANGE},
+    header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, RANGE},
 };
 use hyper_util::rt::TokioIo;
 use rustls::{
@@ -198,6 +198,31 @@ impl Server {
         }
         self.keep(sender);
         Ok(())
+    }
+
+    /// A request to the admin API of a server, with an access token: the status and the whole answer, of at most so many bytes.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        token: &str,
+        body: Option<Vec<u8>>,
+        most: usize,
+    ) -> Result<(StatusCode, Bytes), HttpError> {
+        let _room = self.room.acquire().await;
+        let mut request = self.request(method, path, body.unwrap_or_default().into())?;
+        let bearer =
+            format!("Bearer {token}").parse().map_err(|_| broken("the access token is not one line of text"))?;
+        request.headers_mut().insert(AUTHORIZATION, bearer);
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let (response, sender) = self.request_on_any(request, SILENCE).await?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), most).collect().await.map_err(broken)?.to_bytes();
+        self.keep(sender);
+        Ok((status, body))
     }
 
     async fn exchange(&self, method: Method, path: &str, body: Bytes, within: Duration) -> Result<Bytes, HttpError> {

@@ -4,11 +4,13 @@ use std::{
     io::{IsTerminal, Write},
     net::{Ipv4Addr, TcpListener},
     path::PathBuf,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use clap::Args;
-use demo::{About, Costs, Demo, DemoError, Ended, Place, Settings, Step, Summary, place, settings};
+use console::about::About;
+use demo::{Costs, Demo, DemoError, Ended, Place, Settings, Step, Summary, place, settings};
 use federated::numbers::{counted, percent};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use server::{
@@ -69,9 +71,10 @@ pub(crate) struct DemoArgs {
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let settings = Settings::new(args.devices, args.rounds).map_err(refused)?;
     let costs = Costs::of(&settings).map_err(refused)?;
-    let about = About::new(&settings, &costs);
+    let about = Arc::new(demo::about(&settings, &costs));
     let demo = Demo {
         settings,
+        about: Arc::clone(&about),
         port: port(args.port)?,
         threads: threads::chosen(args.threads),
         kernels: kernels::chosen()?,

@@ -27,6 +27,7 @@ mod interrupt;
 mod kernels;
 mod model_folder;
 mod ngram;
+mod officer;
 mod plan;
 mod predict;
 mod pretrain;
@@ -90,6 +91,9 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Run a server that trains private models with real devices.
     Serve(Box<serve::ServeArgs>),
+    /// Create the key with which a privacy officer approves tasks.
+    #[command(subcommand)]
+    Officer(officer::Command),
     /// Create, list or revoke the tokens of those who may see and operate a server.
     #[command(subcommand)]
     Access(access::Command),
@@ -131,6 +135,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Train(args) => train::train(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Officer(command) => officer::run(&command),
         Command::Access(command) => access::run(&command),
         Command::Task(command) => task::run(&command),
         Command::Device(args) => self::device::run(&args),

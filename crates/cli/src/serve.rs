@@ -23,14 +23,15 @@ use federated::{
         pace::Pace,
     },
 };
+use ledger::VerifyingKey;
 use server::{
     attestation::{Attestation, ByCommand},
     http::{
         HttpError, Identity, Limits, ListenError, Network, Origin, Origins, Proxies, Transport, fingerprint,
         self_signed,
     },
+    observed::Observed,
     sqlite::{DatabaseError, SqliteState, check_folders},
-    state::StateError,
     tasks::{Happened, ServeError, Settings, Written, serve},
     token::token_in,
 };
@@ -39,6 +40,8 @@ use crate::{
     failure::{BadInput, Interrupted},
     interrupt,
     model_folder::{read_settings, read_text},
+    officer::public_key,
+    task::approval,
     train::MachineArgs,
 };
 
@@ -50,8 +53,9 @@ const ENDS_AT_ONCE: &str =
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
-    /// Settings file of each task, with data.kind = "devices"; the file's name is the task's name
-    #[arg(required = true, value_name = "TASK.toml")]
+    /// Settings file of each task, with data.kind = "devices"; the file's name is the task's name. A privacy officer's approval is read from
+    /// TASK.approval next to it. Tasks of keyhush task create need not be named
+    #[arg(value_name = "TASK.toml")]
     tasks: Vec<PathBuf>,
     /// Address to listen on, such as 0.0.0.0:8443
     #[arg(long, value_name = "ADDRESS")]
@@ -102,7 +106,11 @@ pub(crate) struct ServeArgs {
     /// Answer devices only: no dashboard, no admin API. By default both are on the same address, for those who have a token (keyhush access)
     #[arg(long)]
     no_console: bool,
-    /// Override a setting of every task, such as rounds=10
+    /// Public key of a privacy officer who must have approved each task (keyhush task approve): 64 hexadecimal digits, or a file with them. May be
+    /// repeated: one of them is enough. Without it tasks need no approval
+    #[arg(long, value_name = "KEY")]
+    officer: Vec<String>,
+    /// Override a setting of every task that is named here, such as rounds=10
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Exit when all tasks are finished, instead of telling devices that there is nothing to do
@@ -121,6 +129,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     if !(0.0..=86_400.0).contains(&args.least_pause) {
         return Err(BadInput::wrong("least-pause", "must be from 0 to 86400 seconds").into());
     }
+    let officers = args.officer.iter().map(|given| public_key(given)).collect::<Result<Vec<_>, _>>()?;
     check_folders(&args.data, &args.secrets).map_err(unopened)?;
     let certificate = certificate(args);
     let token = token(args)?;
@@ -137,8 +146,10 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         proxies: Proxies::new(args.trusted_proxy.clone()),
         origins: Origins::new(args.allow_origin.clone()),
         pace: Pace { least_s: args.least_pause, ..Pace::default() },
+        observed: Arc::default(),
         routes: axum::Router::new(),
         ends_with_tasks: args.until_done,
+        officers: officers.clone(),
     };
     let stop = interrupt::watch()?;
     let quiet = args.machine.quiet;
@@ -149,7 +160,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     if !args.no_console {
         let access = Access::in_secrets(&args.secrets);
         shows = Some(dashboard(args, &certificate, &access)?);
-        settings.routes = console(args, access, limits)?.router();
+        settings.routes = console(args, access, limits, officers, Arc::clone(&settings.observed))?.router();
     }
     serve(&state, tasks, settings, stop, &|happened| {
         say(happened, quiet);
@@ -166,14 +177,13 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 }
 
 /// Errors that a person can mend are bad input.
-fn refused(error: ServeError) -> anyhow::Error {
+pub(crate) fn refused(error: ServeError) -> anyhow::Error {
     match error {
         ServeError::Config(error) => crate::failure::of_config(&error).into(),
         ServeError::Run(error) => crate::failure::refused(*error),
         ServeError::Http(error) => unusable(*error),
-        ServeError::SameTask { .. } | ServeError::OtherTerms { .. } | ServeError::State(StateError::Name(_)) => {
-            BadInput::Refused(error.to_string()).into()
-        }
+        ServeError::OtherTerms { .. } | ServeError::NoTask => BadInput::Refused(error.to_string()).into(),
+        error if error.is_of_the_task() => BadInput::Refused(error.to_string()).into(),
         other => other.into(),
     }
 }
@@ -208,7 +218,8 @@ fn written(path: &Path, set: &[String]) -> anyhow::Result<Written> {
     let config = Document::new(&text, set).and_then(|document| document.config());
     // There may be several tasks: which one is wrong is said too.
     let config = config.map_err(|e| BadInput::Refused(format!("{}: {e}", path.display())))?;
-    Ok(Written { name, config })
+    let approval = approval(None, path)?;
+    Ok(Written { name, config, approval })
 }
 
 /// Which certificate a server has.
@@ -275,9 +286,15 @@ fn token(args: &ServeArgs) -> anyhow::Result<Option<PathBuf>> {
 }
 
 /// The console, on a reader of the server's state.
-fn console(args: &ServeArgs, access: Access, limits: Limits) -> anyhow::Result<Console<SqliteState>> {
+fn console(
+    args: &ServeArgs,
+    access: Access,
+    limits: Limits,
+    officers: Vec<VerifyingKey>,
+    observed: Arc<Observed>,
+) -> anyhow::Result<Console<SqliteState>> {
     let state = Arc::new(SqliteState::read(&args.data).map_err(unopened)?);
-    Ok(Console { state, data: args.data.clone(), access, limits })
+    Ok(Console { state, data: args.data.clone(), access, officers, limits, observed, about: None })
 }
 
 /// The dashboard's address. The first time that a person starts a server at a terminal, a token is created, and the address has it. It is not printed where
@@ -383,6 +400,7 @@ fn say(happened: &Happened<'_>, quiet: bool) {
                 );
             }
         }
+        Happened::Refused { task, why } => eprintln!("{time}{task}: refused, and not begun: {why}"),
         Happened::Broken { task, error } => eprintln!("{time}{task}: cannot continue: {error}"),
         _ if quiet => {}
         Happened::Running { task, round } => eprintln!("{time}{task}: running, {} done", counted(*round, "round")),
@@ -407,6 +425,7 @@ fn say(happened: &Happened<'_>, quiet: bool) {
         }
         Happened::Failed { task, failed } => eprintln!("{time}{task}: {failed}"),
         Happened::FailedEvaluation { task, failed } => eprintln!("{time}{task}: {failed}"),
+        Happened::Created { task } => eprintln!("{time}{task}: created"),
         Happened::Over { task, folder } => {
             eprintln!("{time}{task}: finished; model, statement and ledger are in {}", folder.display());
         }

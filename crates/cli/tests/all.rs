@@ -26,6 +26,7 @@ mod serve_tasks;
 #[path = "../../federated/tests/small_runs/mod.rs"]
 mod small_runs;
 mod sweep;
+mod task_life;
 mod toy;
 mod track;
 mod train;

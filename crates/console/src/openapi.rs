@@ -1,43 +1,47 @@
 //! The description of all endpoints, as OpenAPI 3.1 at `/openapi.json`, made from the values that the routes are made from.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{http::StatusCode, response::Response};
+use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 use server::state::State;
 
 use crate::{
-    problems::{PROBLEM, Problem},
-    router::{self, Asked, Described, Endpoint, JSON, Shared},
+    endpoint::{self, Described, Endpoint, JSON},
+    problems::PROBLEM,
 };
 
-pub(crate) fn endpoints<S: State + 'static>() -> Vec<Endpoint<S>> {
-    let described = Described {
-        method: "GET",
-        path: "/openapi.json",
-        role: None,
-        about: "This description.",
-        takes: None,
-        status: 200,
-        kind: JSON,
-        answers: Some("Description"),
-        problems: &[],
-    };
-    vec![Endpoint::new(described, show)]
+/// The endpoint of the description.
+pub(crate) const DESCRIBED: Described = Described {
+    method: "GET",
+    path: "/openapi.json",
+    role: None,
+    about: "This description.",
+    takes: None,
+    status: 200,
+    kind: JSON,
+    answers: Some("Description"),
+    problems: &[],
+};
+
+/// What answers with a description.
+pub(crate) fn endpoint<S: State + 'static>(document: Value) -> Endpoint<S> {
+    let document = Arc::new(document);
+    Endpoint::new(DESCRIBED, move |_, _| {
+        let document = Arc::clone(&document);
+        async move { endpoint::json(StatusCode::OK, &*document) }
+    })
 }
 
-async fn show<S: State + 'static>(_: Arc<Shared<S>>, _: Asked) -> Result<Response, Problem> {
-    router::json(StatusCode::OK, &document(&router::described::<S>()))
-}
-
-fn document(all: &[Described]) -> Value {
+/// The description of endpoints, with the schemas that they name.
+pub(crate) fn document(all: &[Described], schemas: &BTreeMap<&'static str, Value>) -> Value {
     let mut paths = Map::new();
     for described in all {
         let path = paths.entry(described.path).or_insert_with(|| json!({}));
         path[described.method.to_lowercase()] = operation(described);
     }
     let mut schemas: Map<String, Value> =
-        router::schemas().into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
+        schemas.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
     schemas.insert("Problem".to_owned(), problem());
     schemas.insert("Description".to_owned(), json!({ "type": "object", "required": ["openapi", "info", "paths"] }));
     json!({
@@ -88,7 +92,8 @@ fn responses(described: &Described) -> Value {
     responses.insert(described.status.to_string(), json!({ "description": "Done.", "content": content }));
     let of_all: &[u16] = if described.role.is_some() { &[401, 403, 500, 503] } else { &[500, 503] };
     let of_bodies: &[u16] = if described.takes.is_some() { &[400, 408, 413, 415] } else { &[] };
-    for status in [of_all, of_bodies, described.problems].concat() {
+    let of_paths: &[u16] = if described.path.contains('{') { &[400] } else { &[] };
+    for status in [of_all, of_bodies, of_paths, described.problems].concat() {
         let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
         let content = json!({ PROBLEM: { "schema": refers("Problem") } });
         responses.insert(status.to_string(), json!({ "description": reason.unwrap_or("Refused"), "content": content }));

@@ -1,53 +1,30 @@
 //! What is happening in a demo, in a few sentences: for the terminal and for the page.
 
 use federated::numbers::{counted, grouped};
+use console::about::{About, Part};
 use ledger::statement::rounded_up;
-use serde::Serialize;
 
 use crate::{Costs, Settings, costs::Cost};
 
-/// What a demo says of itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct About {
-    /// The title.
-    pub title: String,
-    /// What it is.
-    pub lead: String,
-    /// Its parts.
-    pub parts: Vec<Part>,
-    /// What should be known of its numbers.
-    pub notes: Vec<String>,
-}
-
-/// A part of a demo.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Part {
-    /// The part.
-    pub name: &'static str,
-    /// What it does.
-    pub does: String,
-}
-
-impl About {
-    /// Of a demo with these settings.
-    #[must_use]
-    pub fn new(settings: &Settings, costs: &Costs) -> Self {
-        let devices = counted(settings.devices, "device");
-        Self {
-            title: "What is happening here".to_owned(),
-            lead: format!(
-                "A server and {devices} train one small model that predicts the next word, for {}. All of it runs in one process on this machine. The people are made up; everything else is what a real server and real devices do.",
-                counted(settings.rounds, "round")
-            ),
-            parts: parts(settings),
-            notes: vec![why_epsilon_is_large(costs), what_is_real()],
-        }
+/// What a demo with these settings says of itself.
+#[must_use]
+pub fn about(settings: &Settings, costs: &Costs) -> About {
+    About {
+        title: "What is happening here".to_owned(),
+        lead: format!(
+            "A server and {} train one small model that predicts the next word, for {}. All of it runs in one process on this machine. The people \
+             are made up; everything else is what a real server and real devices do.",
+            counted(settings.devices, "device"),
+            counted(settings.rounds, "round")
+        ),
+        parts: parts(settings),
+        notes: vec![why_epsilon_is_large(costs), what_is_real()],
     }
 }
 
 fn parts(settings: &Settings) -> Vec<Part> {
     let Settings { goal, asked, min_separation, max_participations, noise_multiplier, .. } = settings;
-    let part = |name, does: String| Part { name, does };
+    let part = |name: &str, does: String| Part { name: name.to_owned(), does };
     vec![
         part("server", format!("asks up to {asked} devices per round, waits for {goal} reports, and publishes the next model.")),
         part(
@@ -115,14 +92,14 @@ mod tests {
     fn p23_the_text_has_the_computed_numbers_and_says_what_they_are() {
         let settings = Settings::new(200, 300).unwrap();
         let costs = Costs::of(&settings).unwrap();
-        let about = About::new(&settings, &costs);
-        let why = &about.notes[0];
+        let said = about(&settings, &costs);
+        let why = &said.notes[0];
         let (demo, million) = (rounded_up(costs.demo.epsilon), rounded_up(costs.million.epsilon));
         assert!(why.contains(&format!("has epsilon {demo} (at delta 1e-3), which protects nobody")), "{why}");
         assert!(why.contains(&format!("has epsilon {million} (at delta 1e-7)")), "{why}");
         assert!(why.contains("With 200 devices it cannot be small") && why.contains("1,000,000 devices"), "{why}");
-        let noise = about.parts.iter().find(|part| part.name == "noise").unwrap();
+        let noise = said.parts.iter().find(|part| part.name == "noise").unwrap();
         assert!(noise.does.contains(" 0.5 times as large"), "{}", noise.does);
-        assert_eq!(about.parts.len(), 7);
+        assert_eq!(said.parts.len(), 7);
     }
 }

@@ -27,7 +27,7 @@ pub mod place;
 pub mod running;
 pub mod settings;
 
-pub use about::About;
+pub use about::about;
 pub use costs::Costs;
 pub use error::DemoError;
 pub use place::Place;

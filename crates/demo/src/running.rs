@@ -19,6 +19,7 @@ use agent::{
 };
 use console::{
     Console,
+    about::About,
     access::{Access, Role},
 };
 use corpus::synth::{Crowd, Dialect, SynthPlan};
@@ -43,6 +44,7 @@ use serde::Serialize;
 use server::{
     http::{Limits, Origins, Proxies, Transport},
     listing,
+    observed::Observed,
     orders::Orders,
     sqlite::SqliteState,
     state::{State, TaskState},
@@ -73,6 +75,8 @@ const CONNECTIONS: usize = 2;
 pub struct Demo {
     /// The settings of its task.
     pub settings: Settings,
+    /// What the page says of it.
+    pub about: Arc<About>,
     /// The port on loopback; 0 for any.
     pub port: u16,
     /// Threads of the server, and of the devices' training, each.
@@ -195,12 +199,15 @@ impl Demo {
         halt: &'env Stop,
         tell: Sender<Heard>,
     ) -> Result<(), DemoError> {
-        let limits = Limits::default();
+        let (limits, observed) = (Limits::default(), Arc::<Observed>::default());
         let console = Console {
             state: Arc::new(SqliteState::read(&folders.data)?),
             data: folders.data.clone(),
             access,
+            officers: Vec::new(),
             limits,
+            observed: Arc::clone(&observed),
+            about: Some(Arc::clone(&self.about)),
         };
         let settings = tasks::Settings {
             listen: (Ipv4Addr::LOCALHOST, self.port).into(),
@@ -214,10 +221,12 @@ impl Demo {
             proxies: Proxies::default(),
             origins: Origins::default(),
             pace: Pace { least_s: 0.0, ..Pace::default() },
+            observed,
             routes: console.router(),
             ends_with_tasks: true,
+            officers: Vec::new(),
         };
-        let written = Written { name: TASK.to_owned(), config: self.settings.config()? };
+        let written = Written { name: TASK.to_owned(), config: self.settings.config()?, approval: None };
         let serve = move || {
             let heard = tell.clone();
             let ended = tasks::serve(state, vec![written], settings, halt, &move |happened| {

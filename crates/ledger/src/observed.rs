@@ -23,7 +23,10 @@ use crate::{
     store::LedgerStore,
 };
 use privacy::{
-    accountant::Judgement, assumptions::participation_words, event::PrivacyEvent, participation::Participation,
+    accountant::Judgement,
+    assumptions::participation_words,
+    event::{Adjacency, PrivacyEvent},
+    participation::Participation,
     rng::Randomness,
 };
 
@@ -110,6 +113,18 @@ impl<S: LedgerStore> Ledger<S> {
         Ok(Some(table))
     }
 
+    /// How often and how close together users took part so far, of each stream with limits: exact, and outside the guarantee. None where no
+    /// side table is at hand, or the adjacency protects who took part (rule P26).
+    ///
+    /// # Errors
+    /// When the side table is damaged, or shows that limits were broken.
+    pub fn observed_so_far(&self) -> Result<Option<BTreeMap<String, Observed>>, LedgerError> {
+        if self.plan().adjacency != Adjacency::ZeroOut {
+            return Ok(None);
+        }
+        Ok(self.side_table()?.map(SideTable::into_observed))
+    }
+
     /// Refuses more users than the plan declares: delta is below one over that number (rule P11).
     fn check_population(&self, stream: &str, different: u64) -> Result<(), LedgerError> {
         let (stream, declared) = (stream.to_owned(), self.plan().population);
@@ -168,7 +183,7 @@ impl<S: LedgerStore> Ledger<S> {
 
     /// All that counts, with the observed participations in the place of the limits of this run. What was imported stays as it is.
     fn observed_event(&self, table: &SideTable) -> PrivacyEvent {
-        let imported = [ImportKind::StartingModel, ImportKind::SweepRun].into_iter();
+        let imported = [ImportKind::StartingModel, ImportKind::EarlierTask, ImportKind::SweepRun].into_iter();
         let mut events: Vec<PrivacyEvent> = imported.flat_map(|kind| self.account.imported(kind)).collect();
         for (stream, released) in self.account.events_by_stream() {
             let limits = self.plan().phase(stream).map(|phase| phase.participation);

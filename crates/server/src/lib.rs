@@ -7,6 +7,7 @@
 //! | `heard`    | replay protection                                                                  |
 //! | `blobs`    | tasks and models that devices download, each in memory once                        |
 //! | `uploads`  | incoming reports                                                                  |
+//! | [`observed`] | what operators may see while it runs: counts and times                            |
 //! | [`tasks`]  | a server with its tasks: started, resumed, stopped                                 |
 //! | [`orders`] | the operator's orders: run, pause or stop a task                                   |
 //! | [`listing`] | the state of each task, read while a server runs                                   |
@@ -21,6 +22,7 @@ mod heard;
 pub mod http;
 pub mod hub;
 pub mod listing;
+pub mod observed;
 pub mod orders;
 pub mod sqlite;
 pub mod state;

@@ -10,7 +10,7 @@ use device::{
     finetune::GeneralText,
     learner::{Learner, Part as ModelPart},
 };
-use ledger::{DataSource, Head, Import, ImportKind, PublicData, Start, Unit, hex};
+use ledger::{Approval, DataSource, Head, Import, ImportKind, PublicData, Start, Unit, hex};
 use lm::{
     folder::{Folder, Learned, LearnedPart, Weights},
     model::config::ModelConfig,
@@ -49,6 +49,9 @@ pub struct Opened {
     start: Start,
     public_data: Vec<PublicData>,
     import: Option<Import>,
+    /// Earlier tasks over the same devices.
+    after: Vec<Import>,
+    approval: Option<Approval>,
     prompts: Option<Vec<String>>,
     /// Declared users, and how many of them are canaries.
     canaries: Option<(u64, u64)>,
@@ -101,6 +104,7 @@ impl Opened {
             .chain(public_names.map(|origin| public("the names of the labels", origin)))
             .chain(rehearsed)
             .collect();
+        let after = earlier_tasks(config, import.as_ref())?;
         let text = match (&config.data, store) {
             (Data::Store(said), Some(store)) => split(said, store)?,
             (Data::Store(_), None) => return Err(ConfigError::new("data.path", "the store was not opened").into()),
@@ -118,6 +122,8 @@ impl Opened {
             start,
             public_data,
             import,
+            after,
+            approval: None,
             prompts: None,
             canaries,
             changes,
@@ -166,6 +172,7 @@ impl Opened {
             data,
             start: self.start.clone(),
             non_private: (!non_private.is_empty()).then(|| non_private.join("; ")),
+            after: self.after.iter().map(|import| import.head).collect(),
             public_data: self.public_data.clone(),
             counted: device::evaluation::coordinates(self.learner.measures()),
             general: self.general.clone(),
@@ -235,10 +242,27 @@ impl Opened {
         self.rules
     }
 
+    /// With the approval of its plan by a privacy officer, for the first entry of its ledger.
+    #[must_use]
+    pub fn with_approval(self, approval: Option<Approval>) -> Self {
+        Self { approval, ..self }
+    }
+
+    /// The approval of the plan by a privacy officer.
+    #[must_use]
+    pub const fn approval(&self) -> Option<&Approval> {
+        self.approval.as_ref()
+    }
+
     /// The cost of the model that the run starts from, where it has a ledger (rule P15).
     #[must_use]
     pub const fn import(&self) -> Option<&Import> {
         self.import.as_ref()
+    }
+
+    /// The same, and the cost of earlier tasks over the same devices.
+    pub fn imports(&self) -> impl Iterator<Item = &Import> {
+        self.import.iter().chain(&self.after)
     }
 
     /// Who can take part.
@@ -453,6 +477,48 @@ fn places(from: &Path) -> (PathBuf, Option<PathBuf>) {
     }
     let beside = from.canonicalize().ok().and_then(|p| p.parent().map(|p| p.join(LEDGER_FILE)));
     (from.to_owned(), beside.filter(|path| path.is_file()))
+}
+
+/// The ledgers of earlier tasks over the same devices (`devices.after`), whose cost is counted in that of this run.
+fn earlier_tasks(config: &Config, start: Option<&Import>) -> Result<Vec<Import>, RunError> {
+    let mut imports: Vec<Import> = Vec::new();
+    for path in config.data.devices().map_or(&[][..], |devices| &devices.after) {
+        let wrong = |problem: String| {
+            RunError::from(ConfigError::new("devices.after", format!("{}: {problem}", path.display())))
+        };
+        let ledger = if path.is_dir() { path.join(LEDGER_FILE) } else { path.clone() };
+        if !ledger.is_file() {
+            return Err(wrong(
+                "there is no ledger; give the file ledger.jsonl of an earlier task, or the folder that has it".into(),
+            ));
+        }
+        let heads: Vec<Head> = heads::check(&ledger)?.into_iter().map(|shown| shown.head).collect();
+        let opened = Place::new(&ledger).read(&heads)?;
+        if !opened.is_closed() {
+            return Err(wrong(
+                "the task has not finished, so its cost is not known yet: let it finish, or stop it".into(),
+            ));
+        }
+        if opened.plan().unit != config.unit {
+            return Err(wrong(format!(
+                "it protects each {}, and unit is {:?}: their costs cannot be added",
+                opened.plan().unit.name(),
+                config.unit.name()
+            )));
+        }
+        let within = ledger.canonicalize().ok().and_then(|path| path.parent().map(name_of));
+        let what = format!("the task {}", within.unwrap_or_else(|| "without a name".to_owned()));
+        let import = opened.as_import(ImportKind::EarlierTask, what, !heads.is_empty());
+        // The one that the model comes from is counted as such.
+        let is_same = |known: &Import| known.key == import.key;
+        if imports.iter().any(is_same) {
+            return Err(wrong("the ledger is given twice".into()));
+        }
+        if !start.is_some_and(is_same) {
+            imports.push(import);
+        }
+    }
+    Ok(imports)
 }
 
 /// A run that starts from a model: with its ledger, or from what is taken to be public (rule P15).

@@ -8,7 +8,7 @@ use std::{
 
 use axum::{
     Router,
-    body::Body,
+    body::{Body, HttpBody},
     extract::{Path, Request, State, rejection::PathRejection},
     http::{HeaderValue, Method, StatusCode, Uri, header::CONTENT_TYPE},
     response::Response,
@@ -121,7 +121,13 @@ async fn blob<S: Service>(
         return routes.refuse(Refusal::BadDigest);
     };
     match timeout(routes.limits.answer, routes.service.blob(digest)).await {
-        Ok(Some(blob)) => blobs::response(&blob, request.method(), request.headers(), routes.service.hello().time_s),
+        Ok(Some(blob)) => {
+            let time_s = routes.service.hello().time_s;
+            let response = blobs::response(&blob, request.method(), request.headers(), time_s);
+            let bytes = response.body().size_hint().exact().filter(|_| request.method() != Method::HEAD);
+            routes.service.sends(bytes.unwrap_or_default());
+            response
+        }
         Ok(None) => routes.refuse(Refusal::NoSuchBlob),
         Err(_) => routes.refuse(Refusal::Overdue),
     }

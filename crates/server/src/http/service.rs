@@ -29,6 +29,9 @@ pub trait Service: Send + Sync + 'static {
     /// The blob with this SHA-256, packed.
     fn blob(&self, digest: [u8; 32]) -> impl Future<Output = Option<Packed>> + Send;
 
+    /// So many bytes of a blob are sent.
+    fn sends(&self, _blob_bytes: u64) {}
+
     /// A chunk of a report, as it comes. Where it breaks off, the routes say so, and not this.
     fn chunk(&self, ticket: Ticket, offset: u64, chunk: &mut Chunk) -> impl Future<Output = Answer> + Send;
 }
