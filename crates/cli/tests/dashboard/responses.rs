@@ -173,8 +173,16 @@ const ALSO_FOR_VIEWERS: &[(&str, &[&str])] = &[
     ),
     (
         "ledger.jsonl",
-        &["entry.index", "entry.previous", "entry.time", "entry.body.opening.**", "entry.body.release.**",
-          "entry.body.failed_attempt.**", "entry.body.closing.**", "signature"],
+        &[
+            "entry.index",
+            "entry.previous",
+            "entry.time",
+            "entry.body.opening.**",
+            "entry.body.release.**",
+            "entry.body.failed_attempt.**",
+            "entry.body.closing.**",
+            "signature",
+        ],
     ),
     ("problem", &["type", "title", "status", "detail", "next", "request"]),
 ];
@@ -311,7 +319,11 @@ impl Told {
 /// Reads an answer in JSON: every field of it must have been judged for who asks.
 fn judge(place: &str, asks: Asks, value: &Value) {
     let of = |lists: &'static [(&str, &[&'static str])]| {
-        lists.iter().filter(|(known, _)| *known == place).flat_map(|(_, fields)| fields.iter().copied()).collect::<Vec<_>>()
+        lists
+            .iter()
+            .filter(|(known, _)| *known == place)
+            .flat_map(|(_, fields)| fields.iter().copied())
+            .collect::<Vec<_>>()
     };
     let released = [of(FOR_VIEWERS), of(ALSO_FOR_VIEWERS)].concat();
     let exact = if asks >= Asks::Operator { of(FOR_OPERATORS) } else { Vec::new() };
@@ -353,7 +365,11 @@ fn walk(served: &Served, tokens: &BTreeMap<Asks, String>, name: &str) -> BTreeMa
                 for real in real_paths(served, path, name, token) {
                     let answer = served.get(&real, token);
                     let told = told.entry(asks).or_default();
-                    assert!(answer.header("content-security-policy").is_some_and(|policy| policy.starts_with("default-src 'none'")));
+                    assert!(
+                        answer
+                            .header("content-security-policy")
+                            .is_some_and(|policy| policy.starts_with("default-src 'none'"))
+                    );
                     assert_eq!(answer.header("cache-control"), Some("no-store"), "{real}");
                     if asks < needs {
                         refused(&answer, asks, told);
@@ -440,9 +456,18 @@ fn p12_p23_p26_every_answer_is_read_and_has_nothing_exact_where_it_must_not() {
     // The second task waits for more devices than there are, so that the server stays when the first is over.
     let served = Served::start_with(&set, BY_DEVICES, DEVICES, &["devices.begin_with=390"]);
     let tokens: BTreeMap<Asks, String> =
-        [(Asks::Viewer, "viewer"), (Asks::Operator, "operator"), (Asks::Officer, "officer")].map(|(asks, role)| (asks, served.token(role))).into();
+        [(Asks::Viewer, "viewer"), (Asks::Operator, "operator"), (Asks::Officer, "officer")]
+            .map(|(asks, role)| (asks, served.token(role)))
+            .into();
     let (viewer, operator) = (&tokens[&Asks::Viewer], &tokens[&Asks::Operator]);
-    let rounds = |list: &Value| list["tasks"].as_array().unwrap().iter().find(|task| task["name"] == "words").map_or(0, |task| task["rounds"].as_u64().unwrap());
+    let rounds = |list: &Value| {
+        list["tasks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|task| task["name"] == "words")
+            .map_or(0, |task| task["rounds"].as_u64().unwrap())
+    };
     served.until("/api/dashboard", operator, |list| rounds(list) >= 2);
     let during = walk(&served, &tokens, "words");
     walk(&served, &tokens, "later");
@@ -484,7 +509,10 @@ fn p12_p23_p26_every_answer_is_read_and_has_nothing_exact_where_it_must_not() {
             let text = moment.and_then(|moment| told[&asks].texts.iter().find(|text| text.contains(moment.as_str())));
             assert_eq!(moment, None, "{asks:?} is told a time: {text:?}");
             for key in EXACT {
-                assert!(!told[&asks].texts.iter().any(|text| text.contains(&format!("\"{key}\":"))), "{asks:?} is told {key}");
+                assert!(
+                    !told[&asks].texts.iter().any(|text| text.contains(&format!("\"{key}\":"))),
+                    "{asks:?} is told {key}"
+                );
             }
         }
     }
@@ -498,14 +526,35 @@ fn p12_p23_p26_every_answer_is_read_and_has_nothing_exact_where_it_must_not() {
 #[test]
 fn a_field_that_nobody_judged_is_found() {
     let known = ["tasks[].name", "curves.*.values[]", "body.opening.**"];
-    for good in ["tasks[].name", "tasks", "tasks[]", "curves.clip_norm.values[]", "curves.clip_norm.values", "body.opening.plan.unit", "curves"] {
+    for good in [
+        "tasks[].name",
+        "tasks",
+        "tasks[]",
+        "curves.clip_norm.values[]",
+        "curves.clip_norm.values",
+        "body.opening.plan.unit",
+        "curves",
+    ] {
         assert!(is_judged(good, &known), "{good}");
     }
-    for new in ["tasks[].users", "tasks[].name.users", "users", "curves.clip_norm.users[]", "body.closing.why", "tasks[].name[].x"] {
+    for new in [
+        "tasks[].users",
+        "tasks[].name.users",
+        "users",
+        "curves.clip_norm.users[]",
+        "body.closing.why",
+        "tasks[].name[].x",
+    ] {
         assert!(!is_judged(new, &known), "{new}");
     }
     let mut found = BTreeSet::new();
     leaves(&serde_json::json!({ "a": [{ "b": 1 }, { "c": [] }], "d": null }), "", &mut found);
     assert_eq!(found.into_iter().collect::<Vec<_>>(), ["a[].b", "a[].c", "d"]);
-    assert!(is_moment("1763596800.25") && is_moment("1763596801") && is_moment("1763596801000") && !is_moment("1763596800") && !is_moment("0.5"));
+    assert!(
+        is_moment("1763596800.25")
+            && is_moment("1763596801")
+            && is_moment("1763596801000")
+            && !is_moment("1763596800")
+            && !is_moment("0.5")
+    );
 }
