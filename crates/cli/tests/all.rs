@@ -5,6 +5,7 @@ mod bench_network;
 mod board;
 mod browser;
 mod commands;
+mod dashboard;
 mod data;
 mod data_kill;
 mod demo;

@@ -33,7 +33,7 @@ use crate::{
     Console, ConsoleError,
     access::{Role, Who},
     dashboard::{self, Dashboard},
-    endpoint::{Asked, Described, Endpoint, JSON, RequestId, Shared},
+    endpoint::{self, Asked, Described, Endpoint, JSON, RequestId, Shared},
     openapi,
     problems::Problem,
     tasks,
@@ -77,7 +77,7 @@ pub(crate) fn of<S: State + 'static>(console: Console<S>) -> Router {
         router = router.route(path, methods(endpoints));
     }
     for asset in dashboard::assets() {
-        let show = async || with(StatusCode::OK, asset.kind, asset.bytes);
+        let show = async || endpoint::with(StatusCode::OK, asset.kind, asset.bytes);
         router = router.route(&format!("/{}", asset.path), axum::routing::get(show));
     }
     // What is below /api is the console's, and what is not there is refused as the console refuses.

@@ -91,7 +91,7 @@ pub fn refuses((name, why): (&str, &str), state: Stands, wanted: Order, order: O
 }
 
 /// The privacy cost of a task, from its ledger.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     /// Rounds that were released.
     pub rounds: u64,

@@ -16,11 +16,15 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    serve::{Killed, PLAIN, keyhush, serve, settings},
+    serve::{Killed, PLAIN, keyhush, serve_tasks, settings},
     small_runs::with,
 };
 
 use self::asked::{Answered, ask};
+
+/// Devices measure models too: what they measured is released with noise, after every second round.
+const BY_DEVICES: &str = "\n[evaluation.devices]\nevery = 2\ncohort = 24\nmin_separation = 0\nmax_participations = 2\n\
+    noise_multiplier = 4.0\nmost_tokens = 40\n";
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -28,6 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// A server of one task with its devices, in a folder of its own.
 struct Served {
     folder: tempfile::TempDir,
+    /// The files of its tasks.
+    files: Vec<String>,
     address: String,
     server: Option<Killed>,
     _devices: Killed,
@@ -36,13 +42,27 @@ struct Served {
 impl Served {
     /// With so many devices, and these settings beside those of small runs.
     fn start(set: &[&str], also: &str, devices: u64) -> Self {
+        Self::of(&[("words", with(&settings(), set) + also)], devices)
+    }
+
+    /// The same with a second task, `later`, of these settings.
+    fn start_with(set: &[&str], also: &str, devices: u64, later: &[&str]) -> Self {
+        let words = with(&settings(), set) + also;
+        Self::of(&[("words", words), ("later", with(&settings(), later))], devices)
+    }
+
+    fn of(tasks: &[(&'static str, String)], devices: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("words.toml"), with(&settings(), set) + also).unwrap();
-        let (server, address) = serve(folder.path(), "127.0.0.1:0", &PLAIN);
+        let files: Vec<String> = tasks.iter().map(|(name, _)| format!("{name}.toml")).collect();
+        for (file, (_, text)) in files.iter().zip(tasks) {
+            fs::write(folder.path().join(file), text).unwrap();
+        }
+        let names: Vec<&str> = files.iter().map(String::as_str).collect();
+        let (server, address) = serve_tasks(folder.path(), &names, "127.0.0.1:0", &PLAIN);
         let mut command = keyhush();
         command.args(["device", "--server", &format!("http://{address}"), "--synthetic", "--count"]);
         let devices = command.arg(devices.to_string()).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        Self { folder, address, server: Some(server), _devices: Killed::of(devices) }
+        Self { folder, files, address, server: Some(server), _devices: Killed::of(devices) }
     }
 
     fn path(&self) -> &Path {
@@ -98,6 +118,7 @@ impl Served {
     fn killed(&mut self, while_gone: impl FnOnce()) {
         self.server = None;
         while_gone();
-        self.server = Some(serve(self.folder.path(), &self.address, &PLAIN).0);
+        let names: Vec<&str> = self.files.iter().map(String::as_str).collect();
+        self.server = Some(serve_tasks(self.folder.path(), &names, &self.address, &PLAIN).0);
     }
 }

@@ -173,6 +173,20 @@ async fn show_operations<S: State + 'static>(shared: Arc<Shared<S>>, asked: Aske
     endpoint::json(StatusCode::OK, &Operations::of(&view.line.name, &view.standing, &shared.console.observed))
 }
 
+/// The entries of a ledger up to the head of a view.
+fn entries_of<S: State>(console: &Console<S>, view: &View) -> Result<Bytes, Problem> {
+    let unread = || Problem::internal("the ledger of this task cannot be read");
+    let task = console.state.read_task(&view.line.name).map_err(|_| unread())?;
+    let store = task.home().read_store().map_err(|_| unread())?;
+    let ledger = Ledger::open(store, None, &[view.head]).map_err(|_| unread())?;
+    let mut lines = String::new();
+    for entry in ledger.entries().map_err(|_| unread())?.take(usize::try_from(view.head.length).unwrap_or(usize::MAX)) {
+        lines.push_str(&entry.map_err(|_| unread())?.line());
+        lines.push('\n');
+    }
+    Ok(lines.into())
+}
+
 fn not_begun() -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
