@@ -13,7 +13,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::serve::{Killed, keyhush};
+use crate::{
+    browser::Browser,
+    serve::{Killed, keyhush},
+};
 
 /// A demo ends at once, and what else the machine does is in it.
 const ENDS: Duration = Duration::from_secs(20);
@@ -94,7 +97,7 @@ fn p23_a_demo_ends_by_itself_with_a_summary_and_leaves_nothing() {
     assert!(of("seconds") > 0.0 && of("accuracy_start") >= 0.0 && of("accuracy_end") <= 1.0, "{summary:#}");
     // It is the ledger's, guaranteed, and the one that was announced; and it is not flattered.
     assert!((of("epsilon") / summary["plan"]["demo"]["epsilon"].as_f64().unwrap() - 1.0).abs() < 1e-9, "{summary:#}");
-    assert!(summary["epsilon_means"].as_str().unwrap().contains("protects nobody in practice"), "{summary:#}");
+    assert!(summary["epsilon_means"].as_str().unwrap().contains("from the signed ledger"), "{summary:#}");
     let million = &summary["plan"]["million"];
     assert!(million["devices"] == 1_000_000 && million["epsilon"].as_f64().unwrap() < 1.0, "{summary:#}");
     // Everything else is on standard error: the address with its token, the parts, and a line for each round.
@@ -116,6 +119,19 @@ fn p26_the_page_of_a_demo_answers_whoever_has_its_token() {
     assert_eq!(get(host, "/api/tasks", Some("keyhush_0000")).0, 401);
     let (status, tasks) = get(host, "/api/tasks", Some(token));
     assert!(status == 200 && tasks.contains("\"demo\""), "{status} {tasks}");
+    // In a browser: the address signs in, what is happening stands above the task, and the curve grows by itself.
+    let mut browser = Browser::start();
+    browser.open(&format!("http://{address}"));
+    browser.until("document.querySelector('#about dl')");
+    let shown = browser.text("document.getElementById('about').innerText");
+    for words in ["What is happening here", "secure aggregation", "noise", "ledger", "Why epsilon is large here", "1,000,000 devices"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    browser.until("document.querySelector('#task kh-chart')?.data?.lines[0].x.length > 2");
+    let rounds = "document.querySelector('#task kh-chart').data.lines[0].x.length";
+    let before = browser.eval(rounds).as_u64().unwrap();
+    browser.until(&format!("{rounds} > {before}"));
+    assert_eq!(browser.problems(), [""; 0]);
     signal(&demo.0, "INT");
     assert!(ends(&mut demo.0).success());
     assert_eq!(left(temp.path()), [""; 0]);

@@ -57,12 +57,13 @@ fn why_epsilon_is_large(costs: &Costs) -> String {
     let Costs { demo, million } = costs;
     let Cost { devices, goal, max_participations, .. } = *demo;
     format!(
-        "Why epsilon is large here: the whole plan has epsilon {} (at delta {:e}), which protects nobody in practice. With {} it cannot be small and \
+        "Why epsilon is large here: the whole plan has epsilon {} (at delta {:e}), which {}. With {} it cannot be small and \
          the model good. Noise must hide each device among those of its round, but with more of it in a sum of {goal} reports the model would learn nothing; and \
          each device takes part up to {}, which adds up. The same plan with {}, so the same rounds and the same noise in the average, \
          has epsilon {} (at delta {:e}): {} report per round, so the noise can be {} times as large as here, and nobody takes part twice.",
         rounded_up(demo.epsilon),
         demo.delta,
+        strength(demo.epsilon),
         counted(devices, "device"),
         counted(max_participations, "time"),
         counted(million.devices, "device"),
@@ -71,6 +72,16 @@ fn why_epsilon_is_large(costs: &Costs) -> String {
         grouped(million.goal),
         grouped((million.noise_multiplier / demo.noise_multiplier).round() as u64),
     )
+}
+
+/// What an epsilon is worth. Above 10 hardly anything is ruled out (Ponomareva et al. 2023, section 5.2).
+#[must_use]
+pub fn strength(epsilon: f64) -> &'static str {
+    match epsilon {
+        e if e > 10.0 => "protects nobody in practice",
+        e if e > 1.0 => "is a weak guarantee",
+        _ => "is a strong guarantee",
+    }
 }
 
 /// Two decimals at most.

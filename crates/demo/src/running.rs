@@ -53,7 +53,7 @@ use server::{
 };
 use tokio::{runtime::Runtime, sync::watch};
 
-use crate::{Costs, DemoError, Place, Settings};
+use crate::{Costs, DemoError, Place, Settings, about::strength};
 
 /// What the task is called.
 pub const TASK: &str = "demo";
@@ -275,11 +275,11 @@ impl Demo {
 
 /// An epsilon in words, as honest as it is large.
 fn means(price: &Price, devices: u64) -> String {
-    let what = "the guarantee of the whole plan, from the signed ledger: the noise was drawn from the operating system and was secret";
-    if price.epsilon.get() > 10.0 {
-        return format!("{what}. An epsilon above 10 protects nobody in practice: {devices} devices are too few");
-    }
-    what.to_owned()
+    let (epsilon, strength) = (price.epsilon.get(), strength(price.epsilon.get()));
+    let because = if epsilon > 1.0 { format!(": {devices} devices are too few for a small one") } else { String::new() };
+    format!(
+        "the guarantee of the whole plan, from the signed ledger. The noise was drawn from the operating system and was secret. Such an epsilon {strength}{because}"
+    )
 }
 
 /// The accuracies that were measured, the first before training.
@@ -490,6 +490,7 @@ mod tests {
     fn p23_a_large_epsilon_is_said_to_protect_nobody() {
         let price = |epsilon| Price { meaning: Meaning::Guaranteed, epsilon: Epsilon::new(epsilon).unwrap(), rho: None };
         assert!(means(&price(800.0), 200).contains("protects nobody in practice: 200 devices are too few"));
-        assert!(!means(&price(0.5), 1000).contains("nobody"));
+        assert!(means(&price(8.0), 1000).contains("weak guarantee: 1000 devices are too few"));
+        assert!(!means(&price(0.5), 1000).contains("too few"));
     }
 }
