@@ -1,8 +1,8 @@
 //! All tasks as pages show them, twice: for viewers and for operators, each with what changed since a version.
 //!
 //! When a round ended depends on who took part in it (rule P23). So operators are told of each round as it is released, and viewers are
-//! told of all that stands after an evaluation of the model, an operator's order or the end of the task, and of nothing between: what
-//! they are told changes at no other time.
+//! told of all that stands after an evaluation of the model, an operator's order, a start of the server or the end of the task, and of nothing
+//! between: what they are told changes at no other time.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -87,7 +87,7 @@ impl Dashboard {
         task: &str,
         file: &str,
     ) -> Result<Option<Bytes>, Problem> {
-        let Some(view) = self.tasks.view(task, Role::Viewer) else { return Ok(None) };
+        let view = self.tasks.view(task, Role::Viewer).ok_or_else(not_begun)?;
         let statement = || view.statement.clone().ok_or_else(not_begun);
         Ok(match file {
             STATEMENT_FILE => Some(statement()?.0),

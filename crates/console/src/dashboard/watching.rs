@@ -61,6 +61,8 @@ pub(super) struct Reader<S> {
     marks: BTreeMap<String, Mark>,
     /// The forecasts of tasks, by the ids of their ledgers: they follow from the plan, which never changes.
     forecasts: BTreeMap<String, (String, Option<Curve>)>,
+    /// The evaluations of which viewers were told.
+    told: BTreeMap<String, usize>,
     /// When it was read last how often devices took part, how long that took, and what it was.
     so_far: BTreeMap<String, (Instant, Duration, Vec<SoFar>)>,
     /// What is seen while the server runs, and how far operators were told of it.
@@ -93,7 +95,7 @@ impl<S: State + 'static> Reader<S> {
 impl<S: State> Reader<S> {
     pub(super) fn new(state: Arc<S>, data: &Path, tasks: Tasks, observed: &Observed) -> Self {
         let (orders, created) = (Orders::in_data(data), Created::in_data(data));
-        let (marks, forecasts, so_far) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (marks, forecasts, told, so_far) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Self {
             state,
             orders,
@@ -101,6 +103,7 @@ impl<S: State> Reader<S> {
             tasks,
             marks,
             forecasts,
+            told,
             so_far,
             ticks: observed.ticks(),
             touched: Instant::now(),
@@ -176,7 +179,7 @@ impl<S: State> Reader<S> {
         let kept = if listed.ledger.is_some() { Some(Kept::read(home)?) } else { None };
         let line = Line::of(&listed, kept.as_ref());
         let stands = format!("{:?}", (line.for_viewers().state, listed.wanted));
-        let moment = Moment { evaluations: kept.as_ref().map_or(0, |kept| kept.metrics.len()), stands };
+        let moment = Moment { evaluations: self.evaluations(name, kept.as_ref()), stands };
         let (Some(kept), Some(spent)) = (kept, &listed.ledger) else {
             return Ok((View::bare(line), moment));
         };
@@ -201,6 +204,18 @@ impl<S: State> Reader<S> {
             },
         };
         Ok((view, moment))
+    }
+
+    /// How many evaluations viewers are told of. One that a round has followed already is told with the next: what stands then is that of no
+    /// evaluation.
+    fn evaluations(&mut self, name: &str, kept: Option<&Kept>) -> usize {
+        let Some(kept) = kept else { return 0 };
+        let stands_after = kept.ended.is_some() || kept.metrics.last().is_some_and(|last| last.round == kept.rounds);
+        let told = self.told.entry(name.to_owned()).or_insert(kept.metrics.len());
+        if stands_after {
+            *told = kept.metrics.len();
+        }
+        *told
     }
 
     /// How often devices took part so far. The table of who took part grows with every round, so it is read for at most a hundredth of the
