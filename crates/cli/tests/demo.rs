@@ -127,8 +127,8 @@ fn p26_the_page_of_a_demo_answers_whoever_has_its_token() {
     for words in ["What is happening here", "secure aggregation", "noise", "ledger", "Why epsilon is large here", "1,000,000 devices"] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
-    browser.until("document.querySelector('#task kh-chart')?.data?.lines[0].x.length > 2");
-    let rounds = "document.querySelector('#task kh-chart').data.lines[0].x.length";
+    let rounds = r"Number(/Rounds\s+(\d+)/.exec(document.querySelector('#task kh-tiles')?.innerText)?.[1])";
+    browser.until(&format!("{rounds} > 0 && document.querySelector('#task kh-chart')"));
     let before = browser.eval(rounds).as_u64().unwrap();
     browser.until(&format!("{rounds} > {before}"));
     assert_eq!(browser.problems(), [""; 0]);
