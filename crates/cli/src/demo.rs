@@ -79,6 +79,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
         threads: threads::chosen(args.threads),
         kernels: kernels::chosen()?,
     };
+    demo.check_files().map_err(refused)?;
     let stop = interrupt::watch()?;
     let place = match &args.keep {
         Some(folder) => Place::kept(folder).map_err(refused)?,
@@ -111,6 +112,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
 fn refused(error: DemoError) -> anyhow::Error {
     match error {
         DemoError::OutOfRange { field, .. } => BadInput::out_of_range(field, error.to_string()).into(),
+        DemoError::Files { .. } => BadInput::wrong("devices", error).into(),
         DemoError::Taken { .. } => BadInput::wrong("keep", error).into(),
         DemoError::Serve(serve) => match *serve {
             ServeError::Http(http) => match *http {

@@ -23,6 +23,20 @@ pub enum DemoError {
         /// What was asked for.
         got: u64,
     },
+    /// Each device has a connection, which is a file at both of its ends.
+    #[error(
+        "{devices} devices need up to {needed} open files, and this system lets a process have {possible}; use at most {most} devices, or allow more files (ulimit -n)"
+    )]
+    Files {
+        /// The devices that were asked for.
+        devices: u64,
+        /// The files that they need.
+        needed: u64,
+        /// The files that there are for a process.
+        possible: u64,
+        /// The devices for which these are enough.
+        most: u64,
+    },
     /// The folder to keep has something in it.
     #[error("{} exists and is not an empty folder; choose another name, and it will be created", folder.display())]
     Taken {

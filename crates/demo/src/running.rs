@@ -67,8 +67,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 const CLOSES: Duration = Duration::from_secs(15);
 /// So long devices may take to stop.
 const DEVICES_STOP: Duration = Duration::from_secs(2);
-/// Requests that one device can have open at a time, and then some.
-const CONNECTIONS: usize = 2;
+/// Files of a demo beside its connections: those of the database, of both runtimes, of the dashboard's readers.
+const OTHER_FILES: u64 = 300;
 
 /// A demo.
 #[derive(Debug, Clone)]
@@ -164,6 +164,14 @@ enum Heard {
 }
 
 impl Demo {
+    /// Refuses a demo with more devices than this process can have files for. The server itself raises the limit as far as it may.
+    ///
+    /// # Errors
+    /// When there are too few.
+    pub fn check_files(&self) -> Result<(), DemoError> {
+        enough_files(self.settings.devices, files())
+    }
+
     /// Runs it in a folder, until its plan is done or somebody wants it to end.
     ///
     /// # Errors
@@ -271,6 +279,22 @@ impl Demo {
             kept: place.is_kept().then(|| place.folder().to_owned()),
         })
     }
+}
+
+fn enough_files(devices: u64, possible: u64) -> Result<(), DemoError> {
+    let needed = 2 * devices + OTHER_FILES;
+    if needed <= possible {
+        return Ok(());
+    }
+    Err(DemoError::Files { devices, needed, possible, most: possible.saturating_sub(OTHER_FILES) / 2 })
+}
+
+/// The most files that this process may have.
+fn files() -> u64 {
+    #[cfg(unix)]
+    return rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    #[cfg(not(unix))]
+    u64::MAX
 }
 
 /// An epsilon in words, as honest as it is large.
@@ -437,7 +461,8 @@ struct Devices {
 impl Devices {
     fn start(demo: &Demo, address: SocketAddr, token: &str) -> Result<Self, DemoError> {
         let Settings { devices, max_participations, .. } = demo.settings;
-        let connections = usize::try_from(devices).unwrap_or(usize::MAX).saturating_mul(CONNECTIONS);
+        // Each has one request open at a time.
+        let connections = usize::try_from(devices).unwrap_or(usize::MAX);
         let server = ServerOfDevices::new(&format!("http://{address}"), &Trust::Loopback, connections)?;
         let trainers = Trainers::new(demo.threads, Learning::Train);
         let people = SynthPlan::new(SEED, devices, Dialect::Informal);
@@ -485,6 +510,14 @@ mod tests {
     use privacy::Epsilon;
 
     use super::*;
+
+    #[test]
+    fn more_devices_than_files_are_refused() {
+        assert!(enough_files(200, 1024).is_ok() && enough_files(1000, 1 << 20).is_ok());
+        let refused = enough_files(1000, 1024).unwrap_err();
+        assert!(refused.to_string().contains("use at most 362 devices"), "{refused}");
+        assert!(enough_files(362, 1024).is_ok() && enough_files(363, 1024).is_err() && enough_files(20, 0).is_err());
+    }
 
     #[test]
     fn p23_a_large_epsilon_is_said_to_protect_nobody() {
