@@ -38,7 +38,8 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 const BYTES: &str = "application/octet-stream";
 const PARTICIPATIONS: &str = "ledger.jsonl.participations";
-const HEAD: &str = "ledger.jsonl.head";
+/// The file with the head of the ledger.
+pub(crate) const HEAD: &str = "ledger.jsonl.head";
 
 const fn file(name: &'static str, kind: &'static str, about: &'static str) -> File {
     File { name, kind, about, for_operators: false, when_over: false, of_model: false }

@@ -72,7 +72,8 @@ fn every_alert_has_a_runbook() {
         text.lines().filter_map(|line| Some(line.trim().strip_prefix(begins)?.to_owned())).collect()
     };
     let alerts = after(&rules, "- alert: ");
-    let links: Vec<String> = alerts.iter().map(|name| format!("docs/DEPLOY.md#alert-{}", name.to_lowercase())).collect();
+    let links: Vec<String> =
+        alerts.iter().map(|name| format!("docs/DEPLOY.md#alert-{}", name.to_lowercase())).collect();
     assert!(alerts.len() >= 8 && after(&rules, "runbook: ") == links, "{alerts:?}");
     assert_eq!(after(&guide, "### Alert: "), alerts);
 }
