@@ -218,6 +218,10 @@ fn every_answer_of_every_endpoint_is_as_it_is_described() {
         assert_eq!(ask(&mut described, Role::Operator, "POST", &path, "words", None).status, 200);
     }
     served.wait_for("/api/tasks/words", |answer| answer.json()["state"] == "over");
+    // Moments after its ledger is closed its model is there.
+    served.wait_for("/api/tasks/words/export", |answer| {
+        answer.json()["files"].as_array().unwrap().iter().any(|file| file["name"] == "README.md")
+    });
     let refused = ask(&mut described, Role::Operator, "POST", "/api/tasks/{name}/resume", "words", None);
     assert_eq!(refused.status, 409, "what is over stays over");
     let over = exports(&mut described, Role::Viewer);
