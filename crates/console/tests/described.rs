@@ -121,6 +121,7 @@ fn every_answer_of_every_endpoint_is_as_it_is_described() {
     let server = ask(&mut described, Role::Viewer, "GET", "/api/server", "", None);
     assert_eq!(server.json()["officers"], json!([officer.verifying_key().to_string()]));
     assert_eq!(ask(&mut described, Role::Viewer, "GET", "/api/tasks", "", None).json(), json!({ "tasks": [] }));
+    ask(&mut described, Role::Operator, "GET", "/metrics", "", None);
 
     // Created as it should be, and in every wrong way.
     let realm = realm(&served);
