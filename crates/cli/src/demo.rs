@@ -18,7 +18,11 @@ use server::{
     tasks::ServeError,
 };
 
-use crate::{columns::folded, failure::{BadInput, Interrupted}, interrupt, kernels, threads};
+use crate::{
+    columns::folded,
+    failure::{BadInput, Interrupted},
+    interrupt, kernels, threads,
+};
 
 /// The usual port; another one where it is taken.
 const PORT: u16 = 8790;
@@ -228,7 +232,8 @@ impl<'a> Shown<'a> {
             percent(*accuracy_end)
         );
         self.line(&format!("\n{}", folded("", &done)));
-        let words = format!("Epsilon {} at delta {:e}: {}.", summary.price.words(), summary.delta, summary.epsilon_means);
+        let words =
+            format!("Epsilon {} at delta {:e}: {}.", summary.price.words(), summary.delta, summary.epsilon_means);
         self.line(&folded("", &words));
         match &summary.kept {
             None => self.line("All files of the demo are deleted."),

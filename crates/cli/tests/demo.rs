@@ -124,7 +124,14 @@ fn p26_the_page_of_a_demo_answers_whoever_has_its_token() {
     browser.open(&format!("http://{address}"));
     browser.until("document.querySelector('#about dl')");
     let shown = browser.text("document.getElementById('about').innerText");
-    for words in ["What is happening here", "secure aggregation", "noise", "ledger", "Why epsilon is large here", "1,000,000 devices"] {
+    for words in [
+        "What is happening here",
+        "secure aggregation",
+        "noise",
+        "ledger",
+        "Why epsilon is large here",
+        "1,000,000 devices",
+    ] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
     let rounds = r"Number(/Rounds\s+(\d+)/.exec(document.querySelector('#task kh-tiles')?.innerText)?.[1])";
@@ -180,7 +187,10 @@ fn what_is_kept_has_a_closed_ledger_that_is_verified() {
     // A second demo does not write over it.
     let again = self::demo(temp.path(), &["--rounds", "1", "--keep", kept.to_str().unwrap()]).output().unwrap();
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
-    assert!(again.status.code() == Some(2) && said.contains("--keep") && said.contains("choose another name"), "{said}");
+    assert!(
+        again.status.code() == Some(2) && said.contains("--keep") && said.contains("choose another name"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is happening in a demo, in a few sentences: for the terminal and for the page.
 
-use federated::numbers::{counted, grouped};
 use console::about::{About, Part};
+use federated::numbers::{counted, grouped};
 use ledger::statement::rounded_up;
 
 use crate::{Costs, Settings, costs::Cost};

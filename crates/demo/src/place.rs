@@ -134,8 +134,7 @@ fn is_left(folder: &Path) -> Option<Lock> {
 fn is_own_folder(folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let own = rustix::process::geteuid().as_raw();
-    fs::symlink_metadata(folder)
-        .is_ok_and(|found| found.is_dir() && found.uid() == own && found.mode() & 0o077 == 0)
+    fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir() && found.uid() == own && found.mode() & 0o077 == 0)
 }
 
 #[cfg(not(unix))]

@@ -191,7 +191,8 @@ impl Demo {
             // Whatever ends the demo ends the server with it: otherwise the scope would wait for it.
             let _halted = Halted(&halt);
             self.start_server(scope, &folders, &state, (&token, access), &halt, tell)?;
-            let watch = Watch { demo: self, folders: &folders, state: &state, stop, halt: &halt, kept: place.is_kept() };
+            let watch =
+                Watch { demo: self, folders: &folders, state: &state, stop, halt: &halt, kept: place.is_kept() };
             watch.until_it_ends(&heard, [&token, operator.text()], happens)
         })?;
         let seconds = began.elapsed().as_secs_f64();
@@ -300,7 +301,8 @@ fn files() -> u64 {
 /// An epsilon in words, as honest as it is large.
 fn means(price: &Price, devices: u64) -> String {
     let (epsilon, strength) = (price.epsilon.get(), strength(price.epsilon.get()));
-    let because = if epsilon > 1.0 { format!(": {devices} devices are too few for a small one") } else { String::new() };
+    let because =
+        if epsilon > 1.0 { format!(": {devices} devices are too few for a small one") } else { String::new() };
     format!(
         "the guarantee of the whole plan, from the signed ledger. The noise was drawn from the operating system and was secret. Such an epsilon {strength}{because}"
     )
@@ -521,7 +523,8 @@ mod tests {
 
     #[test]
     fn p23_a_large_epsilon_is_said_to_protect_nobody() {
-        let price = |epsilon| Price { meaning: Meaning::Guaranteed, epsilon: Epsilon::new(epsilon).unwrap(), rho: None };
+        let price =
+            |epsilon| Price { meaning: Meaning::Guaranteed, epsilon: Epsilon::new(epsilon).unwrap(), rho: None };
         assert!(means(&price(800.0), 200).contains("protects nobody in practice: 200 devices are too few"));
         assert!(means(&price(8.0), 1000).contains("weak guarantee: 1000 devices are too few"));
         assert!(!means(&price(0.5), 1000).contains("too few"));
