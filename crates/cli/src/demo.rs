@@ -93,7 +93,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
         let folder = place.folder().to_owned();
         interrupt::before_the_end(move || _ = place::remove(&folder));
     }
-    interrupt::end_within(ENDS_IN, ENDS_AT_ONCE)?;
+    interrupt::end_within(ENDS_IN, || eprintln!("{ENDS_AT_ONCE}"))?;
     let mut shown = Shown::new(args, &about);
     let summary = demo.run(&place, stop, &mut |step| shown.show(&step));
     shown.bar.finish_and_clear();

@@ -36,15 +36,15 @@ fn end_at_once() -> ! {
     std::process::exit(i32::from(EXIT_CODE));
 }
 
-/// Ends the process in the same way if it was asked to stop and has not within this time.
+/// Ends the process in the same way, after its last words, if it was asked to stop and has not within this time.
 #[cfg(feature = "network")]
-pub(crate) fn end_within(time: std::time::Duration, words: &'static str) -> anyhow::Result<()> {
+pub(crate) fn end_within(time: std::time::Duration, last_words: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let watch = move || {
         while !STOP.is_asked() {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         std::thread::sleep(time);
-        eprintln!("{words}");
+        last_words();
         end_at_once();
     };
     std::thread::Builder::new().name("stop".to_owned()).spawn(watch)?;

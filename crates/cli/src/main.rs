@@ -6,6 +6,8 @@
 #[cfg(feature = "network")]
 mod access;
 mod audit;
+#[cfg(feature = "network")]
+mod backup;
 mod bench;
 mod board;
 mod choices;
@@ -17,6 +19,8 @@ mod demo;
 #[cfg(feature = "network")]
 mod device;
 mod distil;
+#[cfg(feature = "network")]
+mod doctor;
 mod engines;
 mod eval;
 mod experiment;
@@ -34,6 +38,10 @@ mod pretrain;
 mod privacy;
 mod remaining;
 #[cfg(feature = "network")]
+mod restore;
+#[cfg(feature = "network")]
+mod rotate;
+#[cfg(feature = "network")]
 mod serve;
 mod sweep;
 #[cfg(feature = "network")]
@@ -49,7 +57,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(not(feature = "network"))]
-use crate::without::no_network::{access, demo, device, serve, task};
+use crate::without::no_network::{access, backup, demo, device, doctor, restore, rotate, serve, task};
 
 /// Train keyboard language models on text that stays with the people who typed it.
 #[derive(Parser)]
@@ -97,9 +105,18 @@ enum Command {
     /// Create, list or revoke the tokens of those who may see and operate a server.
     #[command(subcommand)]
     Access(access::Command),
+    /// Look for what is wrong with a server: its folders, database, machine and certificate.
+    Doctor(Box<doctor::DoctorArgs>),
     /// List, pause, resume or stop the tasks of a server on this machine.
     #[command(subcommand)]
     Task(task::Command),
+    /// Copy what a server keeps, while it runs: ledgers, models, devices, and no keys.
+    Backup(backup::BackupArgs),
+    /// Restore a backup where nothing happened since it was made; otherwise write out what is left of its tasks.
+    Restore(restore::RestoreArgs),
+    /// Replace a server's certificate or enrolment token.
+    #[command(subcommand)]
+    Rotate(rotate::What),
     /// Take part in training as one device, or simulate many.
     Device(Box<device::DeviceArgs>),
     /// Measure how fast this machine is.
@@ -137,7 +154,11 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Serve(args) => serve::run(&args),
         Command::Officer(command) => officer::run(&command),
         Command::Access(command) => access::run(&command),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Task(command) => task::run(&command),
+        Command::Backup(args) => backup::run(&args),
+        Command::Restore(args) => restore::run(&args),
+        Command::Rotate(what) => rotate::run(&what),
         Command::Device(args) => self::device::run(&args),
         Command::Init(args) => init::init(&args),
         Command::Plan(args) => plan::plan(&args),

@@ -174,7 +174,7 @@ fn a_task_is_approved_created_trained_taken_home_and_counted_in_the_next() {
         assert_eq!(read("home"), read("local"), "{file}");
         assert_eq!(read("home"), read("data/models/words"), "{file}");
     }
-    // Whoever changes the plan changes what was signed.
+    // To change the plan is to change what was signed.
     let ledger = fs::read_to_string(here.join("home/ledger.jsonl")).unwrap();
     fs::write(here.join("forged.jsonl"), ledger.replacen("\"population\":40", "\"population\":41", 1)).unwrap();
     let (code, said) = ends(here, &["privacy", "verify", "--ledger", "forged.jsonl"]);

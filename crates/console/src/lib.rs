@@ -8,6 +8,7 @@
 //! | [`problems`] | why a request is refused, and what to do next (RFC 9457)                                       |
 //! | [`endpoint`] | what an endpoint is, described once, and what answers it                                       |
 //! | [`router`]   | from endpoints, each described once, to routes: who may use it, limits, headers                |
+//! | [`metrics`]  | numbers for Prometheus, at `/metrics`                                                          |
 //! | [`tasks`]    | the endpoints of tasks                                                                         |
 //! | [`export`]   | what people take home of a task                                                                |
 //! | `openapi`    | the description of all endpoints, at `/openapi.json`                                           |
@@ -20,6 +21,7 @@ pub mod access;
 pub mod dashboard;
 pub mod endpoint;
 pub mod export;
+pub mod metrics;
 mod openapi;
 pub mod problems;
 pub mod router;

@@ -323,7 +323,7 @@ fn a_token_that_is_revoked_is_refused_at_once_and_a_damaged_file_lets_nobody_in(
     has_headers(&answer);
 }
 
-/// Two officers at a time: one task of each name comes of it, and each is told what became of theirs.
+/// Two officers at a time: one task of each name comes of it, and each is told what became of it.
 #[test]
 fn of_two_tasks_of_one_name_that_are_created_at_once_one_is() {
     let folder = tempfile::tempdir().unwrap();

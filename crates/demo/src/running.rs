@@ -232,6 +232,7 @@ impl Demo {
             pace: Pace { least_s: 0.0, ..Pace::default() },
             observed,
             routes: console.router(),
+            tells: server::http::Tells::default(),
             ends_with_tasks: true,
             officers: Vec::new(),
         };

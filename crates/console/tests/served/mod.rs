@@ -26,7 +26,7 @@ use ledger::VerifyingKey;
 use lm::kernels::KernelPath;
 use serde_json::Value;
 use server::{
-    http::{Limits, Origins, Proxies, Transport},
+    http::{Limits, Origins, Proxies, Tells, Transport},
     observed::Observed,
     sqlite::SqliteState,
     tasks::{Happened, Settings, serve},
@@ -84,6 +84,7 @@ impl Served {
             origins: Origins::default(),
             pace: Pace { least_s: 0.0, ..Pace::default() },
             routes: console.router(),
+            tells: Tells::default(),
             observed,
             ends_with_tasks: false,
             officers,
