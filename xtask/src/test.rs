@@ -25,6 +25,10 @@ const NEEDED: &[Needed] = &[
     Needed::command("c++", &["g++"]),
     Needed::command("git", &["git"]),
     Needed::command("strace", &["strace"]),
+    // Of deployments: what systemd says of the unit, a server as confined as in it, certificates of an authority.
+    Needed::command("systemd-analyze", &["systemd"]),
+    Needed::command("bwrap", &["bubblewrap"]),
+    Needed::command("openssl", &["openssl"]),
     Needed::command("chromium", &["chromium"]),
     Needed::command("mpicc", &["libopenmpi-dev"]),
     Needed::command("mpirun", &["openmpi-bin"]),

@@ -15,6 +15,8 @@ mod columns;
 mod compare;
 mod data;
 #[cfg(feature = "network")]
+mod demo;
+#[cfg(feature = "network")]
 mod device;
 mod distil;
 #[cfg(feature = "network")]
@@ -55,7 +57,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(not(feature = "network"))]
-use crate::without::no_network::{access, backup, device, doctor, restore, rotate, serve, task};
+use crate::without::no_network::{access, backup, demo, device, doctor, restore, rotate, serve, task};
 
 /// Train keyboard language models on text that stays with the people who typed it.
 #[derive(Parser)]
@@ -93,6 +95,8 @@ enum Command {
     /// Reproduce tables and figures of the papers.
     #[command(subcommand)]
     Experiment(Box<experiment::Command>),
+    /// See all of it at once: a server, 200 devices with made-up people, and its dashboard, on this machine.
+    Demo(demo::DemoArgs),
     /// Run a server that trains private models with real devices.
     Serve(Box<serve::ServeArgs>),
     /// Create the key with which a privacy officer approves tasks.
@@ -146,6 +150,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Train(args) => train::train(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Officer(command) => officer::run(&command),
         Command::Access(command) => access::run(&command),

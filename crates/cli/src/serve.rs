@@ -15,7 +15,6 @@ use console::{
 };
 use federated::{
     config::Document,
-    fleet::Stop,
     protocol::{
         admission::{Admission, Anybody, ByToken, EnrolmentLimits},
         pace::Pace,
@@ -43,8 +42,11 @@ use crate::{
     train::MachineArgs,
 };
 
-/// How long a server that is asked to stop may take.
+/// How long a server that is asked to stop may take. If a step takes longer, such as the noise of a large model, or a disk that does not answer, the program
+/// exits anyway: what is durable stays, as after a crash, and the rest is done again.
 const ENDS_IN: Duration = Duration::from_millis(4200);
+const ENDS_AT_ONCE: &str =
+    "stopped during a step, which will be repeated; nothing is lost\nresume with the same command";
 
 mod log;
 
@@ -166,7 +168,8 @@ fn serve_until_stopped(args: &ServeArgs, log: &Log) -> anyhow::Result<()> {
         officers: officers.clone(),
     };
     let stop = interrupt::watch()?;
-    end_in_time(stop, log.clone())?;
+    let last_words = log.clone();
+    interrupt::end_within(ENDS_IN, move || last_words.says(Line::new(Level::Warning, "stopped", ENDS_AT_ONCE)))?;
     let welcome = welcome(args, &certificate, token.as_deref())?;
     let state = SqliteState::open(&args.data, &args.secrets).map_err(unopened)?;
     let mut shows = None;
@@ -186,22 +189,6 @@ fn serve_until_stopped(args: &ServeArgs, log: &Log) -> anyhow::Result<()> {
     if stop.is_asked() {
         return Err(Interrupted("stopped; nothing is lost\nresume with the same command".to_owned()).into());
     }
-    Ok(())
-}
-
-/// A server that is asked to stop exits within five seconds. If a step takes longer, such as the noise of a large model, or a disk that
-/// does not answer, the program exits anyway: what is durable stays, as after a crash, and the rest is done again.
-fn end_in_time(stop: &'static Stop, log: Log) -> anyhow::Result<()> {
-    let watch = move || {
-        while !stop.is_asked() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        std::thread::sleep(ENDS_IN);
-        let words = "stopped during a step, which will be repeated; nothing is lost\nresume with the same command";
-        log.says(Line::new(Level::Warning, "stopped", words));
-        std::process::exit(i32::from(interrupt::EXIT_CODE));
-    };
-    std::thread::Builder::new().name("stop".to_owned()).spawn(watch)?;
     Ok(())
 }
 
@@ -330,7 +317,7 @@ fn console(
     observed: Arc<Observed>,
 ) -> anyhow::Result<Console<SqliteState>> {
     let state = Arc::new(SqliteState::read(&args.data).map_err(unopened)?);
-    Ok(Console { state, data: args.data.clone(), access, officers, limits, observed })
+    Ok(Console { state, data: args.data.clone(), access, officers, limits, observed, about: None })
 }
 
 /// The dashboard's address. The first time that a person starts a server at a terminal, a token is created, and the address has it. It is not printed where

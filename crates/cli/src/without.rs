@@ -26,6 +26,10 @@ pub(crate) mod no_network {
         Err(BadInput::Refused(missing(NETWORK)).into())
     }
 
+    pub(crate) mod demo {
+        pub(crate) use super::{Anything as DemoArgs, run};
+    }
+
     pub(crate) mod serve {
         pub(crate) use super::{Anything as ServeArgs, run};
     }

@@ -21,7 +21,7 @@ use axum::{
     routing::{MethodFilter, MethodRouter},
 };
 use bytes::Bytes;
-use listen::{Limits, Peer};
+use listen::{Ending, Limits, Peer};
 use serde_json::Value;
 pub use server::http::REQUEST_ID;
 use server::{
@@ -33,7 +33,8 @@ use tokio::{sync::Semaphore, time::timeout};
 use crate::{
     Console, ConsoleError,
     access::{Role, Who},
-    endpoint::{Asked, Described, Endpoint, JSON, RequestId, Shared},
+    dashboard::{self, Dashboard},
+    endpoint::{self, Asked, Described, Endpoint, JSON, RequestId, Shared},
     metrics, openapi,
     problems::Problem,
     tasks,
@@ -52,7 +53,8 @@ const READERS: usize = 4;
 
 /// All endpoints of the console.
 fn endpoints<S: State + 'static>() -> Vec<Endpoint<S>> {
-    let mut all: Vec<Endpoint<S>> = tasks::endpoints();
+    let mut all: Vec<Endpoint<S>> = dashboard::endpoints();
+    all.extend(tasks::endpoints());
     all.extend(metrics::endpoints());
     let mut described: Vec<Described> = all.iter().map(|endpoint| endpoint.described).collect();
     described.push(openapi::DESCRIBED);
@@ -64,8 +66,9 @@ fn endpoints<S: State + 'static>() -> Vec<Endpoint<S>> {
 pub(crate) fn of<S: State + 'static>(console: Console<S>) -> Router {
     let limits = console.limits;
     let bodies = Reading::new(Limits { room: ROOM, ..limits });
+    let dashboard = Dashboard::of(&console);
     let (readers, read) = (Arc::new(Semaphore::new(READERS)), Arc::default());
-    let shared = Arc::new(Shared { console, bodies, readers, read });
+    let shared = Arc::new(Shared { console, dashboard, bodies, readers, read });
     let mut paths: BTreeMap<&'static str, Vec<Endpoint<S>>> = BTreeMap::new();
     for endpoint in endpoints() {
         paths.entry(endpoint.described.path).or_default().push(endpoint);
@@ -73,6 +76,10 @@ pub(crate) fn of<S: State + 'static>(console: Console<S>) -> Router {
     let mut router = Router::new();
     for (path, endpoints) in paths {
         router = router.route(path, methods(endpoints));
+    }
+    for asset in dashboard::assets() {
+        let show = async || endpoint::with(StatusCode::OK, asset.kind, asset.bytes);
+        router = router.route(&format!("/{}", asset.path), axum::routing::get(show));
     }
     // What is below /api is the console's, and what is not there is refused as the console refuses.
     let elsewhere = |request: Request| async move { Problem::no_such_path().response(id_of(&request)) };
@@ -151,8 +158,9 @@ async fn admit<S: State + 'static>(
             .map_err(|unread| unreadable(unread.status, unread.words, unread.after_s))?,
     };
     let from = head.extensions.get::<Peer>().map(|peer| peer.0);
+    let ending = head.extensions.get::<Ending>().cloned();
     let query = head.uri.query().map(str::to_owned);
-    Ok(Asked { who, id, parameters, query, headers: head.headers, body, from })
+    Ok(Asked { who, id, parameters, query, headers: head.headers, body, from, ending })
 }
 
 fn unreadable(status: StatusCode, words: &'static str, after_s: u64) -> Problem {
@@ -167,7 +175,7 @@ fn unreadable(status: StatusCode, words: &'static str, after_s: u64) -> Problem 
 }
 
 /// Who asks, if their role is enough.
-fn may<S>(console: &Console<S>, headers: &HeaderMap, role: Role) -> Result<Who, Problem> {
+pub(crate) fn may<S>(console: &Console<S>, headers: &HeaderMap, role: Role) -> Result<Who, Problem> {
     let shown = headers.get(AUTHORIZATION).ok_or_else(|| Problem::unauthorized("the request has no access token"))?;
     let token = shown.to_str().ok().and_then(|shown| shown.split_once(' '));
     let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
@@ -194,6 +202,7 @@ fn no_access(error: ConsoleError) -> Problem {
 /// The schemas that endpoints name.
 fn schemas() -> BTreeMap<&'static str, Value> {
     let mut all = BTreeMap::new();
+    all.extend(dashboard::schemas());
     all.extend(tasks::schemas());
     all
 }

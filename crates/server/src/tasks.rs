@@ -188,7 +188,7 @@ pub enum Happened<'a> {
     Refused {
         /// The task's name.
         task: &'a str,
-        /// Why not.
+        /// The reason.
         why: &'a str,
     },
     /// A task cannot continue; the others do.
@@ -453,6 +453,7 @@ pub fn serve<S: State>(
         orders: &orders,
         created: &created,
         rules: &rules,
+        observed: &observed,
         means,
         data: &data,
         stop,
@@ -514,6 +515,7 @@ struct Serving<'a, S> {
     orders: &'a Orders,
     created: &'a Created,
     rules: &'a Rules,
+    observed: &'a Observed,
     means: Means,
     data: &'a Path,
     stop: &'a Stop,

@@ -60,14 +60,16 @@ impl Served {
         let access = Access::in_secrets(&secrets);
         let tokens = Role::ALL.map(|role| (role, access.create(role.word(), role).unwrap().text().to_owned()));
         let reader = Arc::new(SqliteState::read(&data).unwrap());
-        let (limits, observed) = (Limits::default(), Arc::new(Observed::default()));
+        let limits = Limits::default();
+        let (officers, observed) = (officers.to_vec(), Arc::<Observed>::default());
         let console = Console {
             state: reader,
             data: data.clone(),
             access,
-            officers: officers.to_vec(),
+            officers: officers.clone(),
             limits,
             observed: Arc::clone(&observed),
+            about: None,
         };
         let settings = Settings {
             listen: "127.0.0.1:0".parse().unwrap(),
@@ -85,7 +87,7 @@ impl Served {
             tells: Tells::default(),
             observed,
             ends_with_tasks: false,
-            officers: officers.to_vec(),
+            officers,
         };
         let (listens, address) = mpsc::channel();
         let stopping = Arc::clone(&stop);

@@ -293,6 +293,7 @@ impl<S: State> Serving<'_, S> {
             move |coordinator: &mut Coordinator, now| entering.iter().try_for_each(|e| e.enter(coordinator, now));
         use federated::fleet::network::Driver;
         self.hub.driver().with(enter).map_err(federated::round::RoundError::from).map_err(RunError::from)?;
+        task.tasks().for_each(|(network, _)| self.observed.serves(name, network.digest, network.evaluation));
         (self.happens)(&Happened::Created { task: name });
         Ok(Some(task))
     }
