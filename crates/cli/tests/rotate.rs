@@ -61,12 +61,13 @@ fn devices_that_pin_the_next_certificate_do_not_notice_when_it_is_used_and_a_new
     let url = format!("https://localhost:{}", address.rsplit_once(':').unwrap().1);
     fs::copy(here.join("secrets/tls/cert.pem"), here.join("old.pem")).unwrap();
     fs::copy(here.join("secrets/token"), here.join("old-token")).unwrap();
-    for (args, words) in [
-        (&["rotate", "certificate", "--secrets", "nowhere", "--name", "localhost"][..], "that the server made"),
+    let wrong: [(&[&str], &str); 4] = [
+        (&["rotate", "certificate", "--secrets", "nowhere", "--name", "localhost"], "that the server made"),
         (&["rotate", "certificate", "--secrets", "secrets", "--switch"], "make one first"),
         (&["rotate", "certificate", "--secrets", "secrets", "--name", "elsewhere.example"], "elsewhere.example"),
         (&["rotate", "token", "--secrets", "nowhere"], "that the server drew"),
-    ] {
+    ];
+    for (args, words) in wrong {
         let out = keyhush().current_dir(here).args(args).output().unwrap();
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(out.status.code() == Some(2) && said.contains(words), "{args:?}: {said}");

@@ -19,9 +19,8 @@ use std::{
 use axum::{http::StatusCode, response::Response};
 use server::{
     disk,
-    listing::{Listed, Stands, list},
+    listing::{Listed, Stands, list_in},
     observed::{Count, Ended, Snapshot, StreamSeen},
-    orders::Orders,
     sqlite::DATABASE,
     state::State,
 };
@@ -166,7 +165,7 @@ impl Read {
         if let Some((_, tasks)) = read.as_ref().filter(|(at, _)| at.elapsed() < KEPT) {
             return Ok(Arc::clone(tasks));
         }
-        let tasks = list(&*console.state, &Orders::in_data(&console.data));
+        let tasks = list_in(Some(&*console.state), &console.data);
         let tasks = Arc::new(tasks.map_err(|_| Problem::internal("the state of the tasks cannot be read"))?);
         *read = Some((Instant::now(), Arc::clone(&tasks)));
         Ok(tasks)
@@ -175,10 +174,14 @@ impl Read {
 
 async fn show<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Result<Response, Problem> {
     let role = asked.who.map_or(Role::Viewer, |who| who.role);
-    let read = Arc::clone(&shared.read);
+    let reading = Arc::clone(&shared);
     let text = shared
         .look(move |console| {
-            let tasks = read.tasks(console)?;
+            let mut tasks = reading.read.tasks(console)?;
+            if role < Role::Operator {
+                // When a round ended is an exact value: viewers see how tasks stood after the last evaluation (rule P23).
+                tasks = Arc::new(tasks.iter().map(|task| reading.dashboard.for_viewers(task.clone())).collect());
+            }
             let mut text = Text::new(role);
             released(&mut text, &tasks);
             if role >= Role::Operator {
@@ -192,7 +195,7 @@ async fn show<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Resul
     Ok(endpoint::with(StatusCode::OK, KIND, text))
 }
 
-const STATES: [(Stands, &str); 7] = [
+const STATES: [(Stands, &str); 8] = [
     (Stands::Running, "running"),
     (Stands::Pausing, "pausing"),
     (Stands::Paused, "paused"),
@@ -200,6 +203,7 @@ const STATES: [(Stands, &str); 7] = [
     (Stands::Over, "over"),
     (Stands::Broken, "broken"),
     (Stands::NotServed, "not_served"),
+    (Stands::Refused, "refused"),
 ];
 
 /// What everybody with a token may see (rules P12 and P23).
