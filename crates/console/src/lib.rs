@@ -57,7 +57,6 @@ pub struct Console<S> {
 
 impl<S: State + 'static> Console<S> {
     /// The routes of the console, for [`server::tasks::Settings::routes`].
-    #[must_use]
     pub fn router(self) -> axum::Router {
         router::of(self)
     }
