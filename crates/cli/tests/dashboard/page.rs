@@ -264,7 +264,7 @@ fn what_is_hostile_or_huge_is_shown_as_text() {
     browser.until("document.querySelector('[data-chart=accuracy_top1] canvas')");
     assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
     assert_eq!(browser.eval("document.querySelectorAll('#task img, #task script, #task iframe').length"), 0);
-    let page = browser.text("document.getElementById('task').innerText");
+    let page = browser.text("document.getElementById('task').textContent");
     assert!(page.contains("<script>alert(1)</script>") && page.contains("no privacy: infinite"), "{page}");
     assert!(!page.contains("NaN") && !page.contains("undefined") && !page.contains("Infinity"), "{page}");
     browser.size(390, 844);
