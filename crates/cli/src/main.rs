@@ -6,6 +6,8 @@
 #[cfg(feature = "network")]
 mod access;
 mod audit;
+#[cfg(feature = "network")]
+mod backup;
 mod bench;
 mod board;
 mod choices;
@@ -13,8 +15,12 @@ mod columns;
 mod compare;
 mod data;
 #[cfg(feature = "network")]
+mod demo;
+#[cfg(feature = "network")]
 mod device;
 mod distil;
+#[cfg(feature = "network")]
+mod doctor;
 mod engines;
 mod eval;
 mod experiment;
@@ -32,6 +38,10 @@ mod pretrain;
 mod privacy;
 mod remaining;
 #[cfg(feature = "network")]
+mod restore;
+#[cfg(feature = "network")]
+mod rotate;
+#[cfg(feature = "network")]
 mod serve;
 mod sweep;
 #[cfg(feature = "network")]
@@ -47,7 +57,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(not(feature = "network"))]
-use crate::without::no_network::{access, device, serve, task};
+use crate::without::no_network::{access, backup, demo, device, doctor, restore, rotate, serve, task};
 
 /// Train keyboard language models on text that stays with the people who typed it.
 #[derive(Parser)]
@@ -85,6 +95,8 @@ enum Command {
     /// Reproduce tables and figures of the papers.
     #[command(subcommand)]
     Experiment(Box<experiment::Command>),
+    /// See all of it at once: a server, 200 devices of synthetic users, and its dashboard, on this machine.
+    Demo(demo::DemoArgs),
     /// Run a server that trains private models with real devices.
     Serve(Box<serve::ServeArgs>),
     /// Create the key with which a privacy officer approves tasks.
@@ -93,9 +105,18 @@ enum Command {
     /// Create, list or revoke the tokens of those who may see and operate a server.
     #[command(subcommand)]
     Access(access::Command),
+    /// Look for what is wrong with a server: its folders, database, machine and certificate.
+    Doctor(Box<doctor::DoctorArgs>),
     /// List, pause, resume or stop the tasks of a server on this machine.
     #[command(subcommand)]
     Task(task::Command),
+    /// Copy what a server keeps, while it runs: ledgers, models, devices, and no keys.
+    Backup(backup::BackupArgs),
+    /// Restore a backup where nothing happened since it was made; otherwise write out what is left of its tasks.
+    Restore(restore::RestoreArgs),
+    /// Replace a server's certificate or enrolment token.
+    #[command(subcommand)]
+    Rotate(rotate::What),
     /// Take part in training as one device, or simulate many.
     Device(Box<device::DeviceArgs>),
     /// Measure how fast this machine is.
@@ -129,10 +150,15 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Train(args) => train::train(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Officer(command) => officer::run(&command),
         Command::Access(command) => access::run(&command),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Task(command) => task::run(&command),
+        Command::Backup(args) => backup::run(&args),
+        Command::Restore(args) => restore::run(&args),
+        Command::Rotate(what) => rotate::run(&what),
         Command::Device(args) => self::device::run(&args),
         Command::Init(args) => init::init(&args),
         Command::Plan(args) => plan::plan(&args),

@@ -17,6 +17,7 @@ use crate::{
     Console,
     access::{Role, Who},
     dashboard::Dashboard,
+    metrics,
     problems::Problem,
 };
 
@@ -41,7 +42,7 @@ pub struct Asked {
     pub headers: HeaderMap,
     /// The body; empty where the endpoint takes none.
     pub body: Bytes,
-    /// From where it came.
+    /// The address of the client.
     pub from: Option<IpAddr>,
     /// That the server is told to stop, for answers that go on; none where nothing says so.
     pub ending: Option<Ending>,
@@ -89,7 +90,7 @@ pub(crate) type Handler<S> = Arc<dyn Fn(Arc<Shared<S>>, Asked) -> Answered + Sen
 
 /// A described function.
 pub struct Endpoint<S> {
-    /// What it is.
+    /// The description of the endpoint.
     pub described: Described,
     pub(crate) handler: Handler<S>,
 }
@@ -112,6 +113,8 @@ pub struct Shared<S> {
     pub(crate) dashboard: Dashboard,
     pub(crate) bodies: Reading,
     pub(crate) readers: Arc<Semaphore>,
+    /// What metrics were made of last.
+    pub(crate) read: Arc<metrics::Read>,
 }
 
 impl<S: State + 'static> Shared<S> {

@@ -49,7 +49,7 @@ const fn of_model(name: &'static str, kind: &'static str, about: &'static str) -
     File { when_over: true, of_model: true, ..file(name, kind, about) }
 }
 
-/// All of them.
+/// All files of a task that is over.
 const FILES: [File; 10] = [
     file(LEDGER_FILE, LINES, "the ledger"),
     file(HEAD, TEXT, "the ledger's head"),

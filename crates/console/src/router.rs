@@ -3,10 +3,7 @@
 //! An [`Endpoint`](crate::endpoint::Endpoint) says its method, its path, the role that it needs and what it takes and answers; `/openapi.json` is made from the same
 //! values. All endpoints are listed in `endpoints`: another part of the console adds its own there.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, LazyLock},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::extract::RawPathParams;
 use axum::{
@@ -26,7 +23,11 @@ use axum::{
 use bytes::Bytes;
 use listen::{Ending, Limits, Peer};
 use serde_json::Value;
-use server::{http::Reading, state::State};
+pub use server::http::REQUEST_ID;
+use server::{
+    http::{Reading, request_id},
+    state::State,
+};
 use tokio::{sync::Semaphore, time::timeout};
 
 use crate::{
@@ -34,13 +35,11 @@ use crate::{
     access::{Role, Who},
     dashboard::{self, Dashboard},
     endpoint::{self, Asked, Described, Endpoint, JSON, RequestId, Shared},
-    openapi,
+    metrics, openapi,
     problems::Problem,
     tasks,
 };
 
-/// The header with the id of a request.
-pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// What browsers let the dashboard do: load files from this server, and send requests to it.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
@@ -56,6 +55,7 @@ const READERS: usize = 4;
 fn endpoints<S: State + 'static>() -> Vec<Endpoint<S>> {
     let mut all: Vec<Endpoint<S>> = dashboard::endpoints();
     all.extend(tasks::endpoints());
+    all.extend(metrics::endpoints());
     let mut described: Vec<Described> = all.iter().map(|endpoint| endpoint.described).collect();
     described.push(openapi::DESCRIBED);
     all.push(openapi::endpoint(openapi::document(&described, &schemas())));
@@ -67,7 +67,8 @@ pub(crate) fn of<S: State + 'static>(console: Console<S>) -> Router {
     let limits = console.limits;
     let bodies = Reading::new(Limits { room: ROOM, ..limits });
     let dashboard = Dashboard::of(&console);
-    let shared = Arc::new(Shared { console, dashboard, bodies, readers: Arc::new(Semaphore::new(READERS)) });
+    let (readers, read) = (Arc::new(Semaphore::new(READERS)), Arc::default());
+    let shared = Arc::new(Shared { console, dashboard, bodies, readers, read });
     let mut paths: BTreeMap<&'static str, Vec<Endpoint<S>>> = BTreeMap::new();
     for endpoint in endpoints() {
         paths.entry(endpoint.described.path).or_default().push(endpoint);
@@ -212,7 +213,7 @@ fn id_of(request: &Request) -> &str {
 
 /// Gives a request its id, and every answer its headers.
 async fn headed(mut request: Request, next: Next) -> Response {
-    let id = draw_id();
+    let id = request_id();
     request.extensions_mut().insert(RequestId(id.clone()));
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -231,17 +232,4 @@ async fn headed(mut request: Request, next: Next) -> Response {
         headers.insert(REQUEST_ID, id);
     }
     response
-}
-
-/// 16 hexadecimal digits: what this process began with, and a count.
-fn draw_id() -> String {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static BEGAN: LazyLock<u32> = LazyLock::new(|| {
-        let mut bytes = [0; 4];
-        // Ids are for reading logs: without randomness they are still different within one process.
-        _ = getrandom::fill(&mut bytes);
-        u32::from_le_bytes(bytes)
-    });
-    static COUNT: AtomicU64 = AtomicU64::new(1);
-    format!("{:08x}{:08x}", *BEGAN, COUNT.fetch_add(1, Ordering::Relaxed))
 }

@@ -43,7 +43,7 @@ pub struct Task {
     pub wanted: Order,
     /// Whether the server does what is wanted.
     pub obeyed: bool,
-    /// Why it is over.
+    /// Why the task is over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// What its ledger says.
@@ -89,7 +89,7 @@ pub struct NewTask {
     pub approval: Option<Approval>,
 }
 
-/// What whoever approves a plan must know of a server.
+/// What an officer who approves a plan must know of a server.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AboutServer {
     /// The server's realm.

@@ -121,6 +121,7 @@ fn every_answer_of_every_endpoint_is_as_it_is_described() {
     let server = ask(&mut described, Role::Viewer, "GET", "/api/server", "", None);
     assert_eq!(server.json()["officers"], json!([officer.verifying_key().to_string()]));
     assert_eq!(ask(&mut described, Role::Viewer, "GET", "/api/tasks", "", None).json(), json!({ "tasks": [] }));
+    ask(&mut described, Role::Operator, "GET", "/metrics", "", None);
 
     // Created as it should be, and in every wrong way.
     let realm = realm(&served);
@@ -218,6 +219,10 @@ fn every_answer_of_every_endpoint_is_as_it_is_described() {
         assert_eq!(ask(&mut described, Role::Operator, "POST", &path, "words", None).status, 200);
     }
     served.wait_for("/api/tasks/words", |answer| answer.json()["state"] == "over");
+    // Moments after its ledger is closed its model is there.
+    served.wait_for("/api/tasks/words/export", |answer| {
+        answer.json()["files"].as_array().unwrap().iter().any(|file| file["name"] == "README.md")
+    });
     let refused = ask(&mut described, Role::Operator, "POST", "/api/tasks/{name}/resume", "words", None);
     assert_eq!(refused.status, 409, "what is over stays over");
     let over = exports(&mut described, Role::Viewer);
@@ -323,7 +328,7 @@ fn a_token_that_is_revoked_is_refused_at_once_and_a_damaged_file_lets_nobody_in(
     has_headers(&answer);
 }
 
-/// Two officers at a time: one task of each name comes of it, and each is told what became of theirs.
+/// Two officers at a time: one task of each name comes of it, and each is told what became of it.
 #[test]
 fn of_two_tasks_of_one_name_that_are_created_at_once_one_is() {
     let folder = tempfile::tempdir().unwrap();

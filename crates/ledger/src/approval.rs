@@ -104,8 +104,14 @@ mod tests {
     #[test]
     fn golden_an_approval_of_a_known_plan() {
         let approval = Approval::sign(&plan(), "words", &REALM, &officer()).unwrap();
-        assert_eq!(digest(&plan(), "words", Digest::from_bytes(REALM)).to_string(), "GOLDEN_DIGEST");
-        assert_eq!(approval.signature, "GOLDEN_SIGNATURE");
+        assert_eq!(
+            digest(&plan(), "words", Digest::from_bytes(REALM)).to_string(),
+            "37ddc3e5ec4e71fe3152ff48185ee7191928d6697e62c645a76c7fbbc174c431"
+        );
+        assert_eq!(
+            approval.signature,
+            "c5f097b49bf35555deef74ddc0bf45b10d211e495bf3f31e2d1aa4959b89f61397a89c0d393e4bcf9f9f88685f06c634966b685502edbf99d9a7c50494048a00"
+        );
     }
 
     #[test]

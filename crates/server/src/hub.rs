@@ -10,6 +10,7 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
+    path::Path,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -42,6 +43,7 @@ use crate::{
     heard::{Heard, Spoken},
     http::{Chunk, Packed, Piece, Service},
     observed::{Asked, Observed},
+    ready::Ready,
     uploads::{NotTaken, Open, Uploads, Wrong, no_room},
 };
 
@@ -172,6 +174,7 @@ pub struct Hub {
     blobs: Arc<Blobs>,
     attestation: Option<Arc<dyn Attestation>>,
     attesting: Arc<Turns>,
+    ready: Arc<Ready>,
 }
 
 impl Hub {
@@ -221,13 +224,21 @@ impl Hub {
         };
         let blobs = Arc::new(Blobs::new(Arc::clone(&shared.store)));
         let attesting = Arc::new(Turns::default());
-        Ok((Self { shared, inbox, uploads, observed, blobs, attestation: None, attesting }, thread))
+        let ready = Arc::new(Ready::new(Arc::clone(&shared.store), Arc::clone(&observed)));
+        Ok((Self { shared, inbox, uploads, observed, blobs, attestation: None, attesting, ready }, thread))
     }
 
     /// Asks about every device that would enrol whether it may.
     #[must_use]
     pub fn asking(self, attestation: Option<Arc<dyn Attestation>>) -> Self {
         Self { attestation, ..self }
+    }
+
+    /// It is ready only while the disk of this folder has room.
+    #[must_use]
+    pub fn on_disk(self, folder: &Path) -> Self {
+        let ready = Ready::new(Arc::clone(&self.shared.store), Arc::clone(&self.observed));
+        Self { ready: Arc::new(ready.on_disk(folder)), ..self }
     }
 
     /// Whether a device that enrols is one that its manufacturer attests, where somebody is to be asked. Whom the server would not let in anyway, or
@@ -294,6 +305,11 @@ impl Hub {
         self.shared.down.store(true, Ordering::Release);
         let _ = self.inbox.send(Job::Wake);
         self.shared.changed.notify_all();
+    }
+
+    /// What operators may see.
+    pub(crate) fn observed(&self) -> &Observed {
+        &self.observed
     }
 
     /// A driver for the fleet of a task.
@@ -498,6 +514,13 @@ impl Service for Hub {
 
     fn is_well(&self) -> bool {
         !self.is_down()
+    }
+
+    async fn not_ready(&self) -> Vec<String> {
+        if self.is_down() || self.shared.closing.load(Ordering::Acquire) {
+            return vec!["server: it is stopping, or cannot continue; its log says why".to_owned()];
+        }
+        self.ready.not_ready(self.now_ms()).await
     }
 
     async fn blob(&self, digest: [u8; 32]) -> Option<Packed> {

@@ -223,6 +223,10 @@ pub struct StreamSeen {
     pub failed: u64,
     /// Devices that dropped out of attempts that are over, since the server was started.
     pub dropped: u64,
+    /// How long attempts took that are over, from when devices were given them: all together, in milliseconds.
+    pub took_ms: u64,
+    /// When the last attempt was released, in milliseconds since 1970.
+    pub released_ms: Option<u64>,
     /// The session shapes of all attempts since the server was started.
     pub shapes: BTreeMap<&'static str, u64>,
 }
@@ -258,10 +262,11 @@ impl StreamSeen {
 
     fn ends(&mut self, at: &AttemptAt, ended: Ended, progress: Progress, now_ms: u64) {
         match ended {
-            Ended::Released => self.released += 1,
+            Ended::Released => (self.released, self.released_ms) = (self.released + 1, Some(now_ms)),
             _ => self.failed += 1,
         }
         self.dropped += progress.dropped;
+        self.took_ms += progress.since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
         if let Some(attempt) = self.of(at) {
             attempt.far(progress);
             (attempt.ended, attempt.ended_ms) = (ended, Some(now_ms));
@@ -289,6 +294,8 @@ impl StreamSeen {
 pub struct TaskSeen {
     /// The task's name.
     pub task: String,
+    /// Whether it cannot continue until the server is restarted.
+    pub broken: bool,
     /// Its rounds.
     pub rounds: StreamSeen,
     /// Its evaluations by devices, where there are some.
@@ -443,7 +450,7 @@ impl Observed {
     /// The server has begun.
     pub(crate) fn starts(&self, now_ms: u64) {
         let mut kept = self.kept();
-        kept.started_ms = now_ms;
+        (kept.started_ms, kept.looked_ms) = (now_ms, now_ms);
         kept.passes(now_ms);
     }
 
@@ -603,11 +610,23 @@ impl Observed {
         self.changed.store(true, Ordering::Relaxed);
     }
 
+    /// How long ago the coordinator was looked at, by a clock that is given. While it works it is looked at four times a second.
+    pub(crate) fn silent_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.kept().looked_ms)
+    }
+
+    /// How many tasks there are, and how many of them cannot continue.
+    pub(crate) fn broken(&self) -> (usize, usize) {
+        let kept = self.kept();
+        (kept.tasks.len(), kept.tasks.values().filter(|task| task.broken).count())
+    }
+
     /// A task is over, or cannot continue: its attempt is not waited for any more.
-    pub(crate) fn gives_up(&self, task: &str) {
+    pub(crate) fn gives_up(&self, task: &str, is_broken: bool) {
         let mut kept = self.kept();
         let now_ms = kept.now_ms;
         if let Some(task) = kept.tasks.get_mut(task) {
+            task.broken = is_broken;
             task.rounds.is_given_up(now_ms);
             task.evaluations.iter_mut().for_each(|stream| stream.is_given_up(now_ms));
         }
@@ -722,7 +741,8 @@ mod tests {
         let observed = Observed::default();
         observed.serves("words", TASK, false);
         observed.kept().stream(&TASK).unwrap().opens(&at(0), 5, true, 1);
-        observed.gives_up("words");
+        observed.gives_up("words", true);
+        assert_eq!(observed.broken(), (1, 1));
         assert_eq!(observed.task("words").unwrap().rounds.attempts[0].ended, Ended::GivenUp);
     }
 }

@@ -89,9 +89,11 @@ pub struct Settings {
     pub origins: Origins,
     /// When devices are to come back.
     pub pace: Pace,
+    /// Is told of requests that were refused, or failed; nobody by default.
+    pub tells: http::Tells,
     /// Is told what operators may see.
     pub observed: Arc<Observed>,
-    /// Routes that are answered beside the protocol's, such as a console's; none by default. They must have no path below /v1, nor /healthz,
+    /// Routes that are answered beside the protocol's, such as a console's; none by default. They must have no path below /v1, nor /healthz, /readyz,
     /// and no fallback.
     pub routes: axum::Router,
     /// Whether it ends when all its tasks are over.
@@ -186,7 +188,7 @@ pub enum Happened<'a> {
     Refused {
         /// The task's name.
         task: &'a str,
-        /// Why not.
+        /// The reason.
         why: &'a str,
     },
     /// A task cannot continue; the others do.
@@ -204,7 +206,8 @@ impl Happened<'_> {
         match self {
             Self::Failed { task, failed } => observed.failed(task, false, failed.reason.words()),
             Self::FailedEvaluation { task, failed } => observed.failed(task, true, failed.reason.words()),
-            Self::Over { task, .. } | Self::Broken { task, .. } => observed.gives_up(task),
+            Self::Over { task, .. } => observed.gives_up(task, false),
+            Self::Broken { task, .. } => observed.gives_up(task, true),
             _ => {}
         }
     }
@@ -414,9 +417,8 @@ pub fn serve<S: State>(
     happens: &(dyn Fn(&Happened<'_>) + Sync),
 ) -> Result<(), ServeError> {
     let Settings { listen, data, transport, admission, attestation, .. } = settings;
-    let Settings {
-        enrolments, means, limits, proxies, origins, pace, routes, observed, ends_with_tasks, officers, ..
-    } = settings;
+    let Settings { enrolments, means, limits, proxies, origins, pace, routes, officers, .. } = settings;
+    let Settings { tells, observed, ends_with_tasks, .. } = settings;
     let happens = &|happened: &Happened<'_>| {
         happened.told_to(&observed);
         happens(happened);
@@ -431,19 +433,18 @@ pub fn serve<S: State>(
     leave_others(&ready, state)?;
     let mut coordinator = Coordinator::new(Arc::clone(&store), admission, pace, now_ms())?;
     for task in &ready {
-        task.tasks().for_each(|(network, _)| observed.serves(&task.name, network.digest, network.evaluation));
-        Entering::of(task, &*store, orders.of(&task.name))?
-            .iter()
-            .try_for_each(|e| e.enter(&mut coordinator, now_ms()))?;
+        let entering = Entering::of(task, &*store, orders.of(&task.name))?;
+        entering.iter().for_each(|e| e.seen_by(&observed, &task.name));
+        entering.iter().try_for_each(|e| e.enter(&mut coordinator, now_ms()))?;
     }
     coordinator.limit_enrolments(enrolments, state.place_key()?, now_ms())?;
     let (hub, thread) = Hub::start(coordinator, Arc::clone(&store), ROOM, Arc::clone(&observed))?;
-    let hub = hub.asking(attestation);
+    let hub = hub.asking(attestation).on_disk(&data);
     let runtime = runtime()?;
     let server = runtime.block_on(http::bind(listen, transport, limits))?.behind(proxies).open_to(origins);
     happens(&Happened::Listening(server.address()));
     let (closing, closed) = tokio::sync::oneshot::channel();
-    let app = http::app(Arc::new(hub.clone()), limits).merge(routes);
+    let app = http::told(http::app(Arc::new(hub.clone()), limits).merge(routes), tells);
     let door = runtime.spawn(server.serve(app, async { _ = closed.await }));
     let serving = Serving {
         hub: &hub,

@@ -14,7 +14,7 @@ use server::listing::Spent;
 use tokio::sync::watch;
 
 use super::{meanings, operations::Standing, told::Line};
-use crate::access::Role;
+use crate::{about::About, access::Role};
 
 /// What one role is told of a task.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,6 +80,9 @@ pub struct Told<'a> {
     tasks: Vec<&'a Line>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     charts: Vec<Chart>,
+    /// What the server says of itself; in the first message, where it says something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    about: Option<&'a About>,
 }
 
 impl Listing {
@@ -108,6 +111,7 @@ impl Listing {
             names: self.tasks.keys().map(String::as_str).collect(),
             tasks: lines.filter(|line| since.is_none_or(|since| newest(line) > since)).collect(),
             charts: if since.is_none() { meanings::explained() } else { Vec::new() },
+            about: None,
         }
     }
 }
@@ -116,15 +120,21 @@ impl Listing {
 #[derive(Debug, Clone)]
 pub struct Tasks {
     listing: Arc<watch::Sender<Listing>>,
+    about: Option<Arc<About>>,
 }
 
 impl Default for Tasks {
     fn default() -> Self {
-        Self { listing: Arc::new(watch::channel(Listing::default()).0) }
+        Self::of(None)
     }
 }
 
 impl Tasks {
+    /// No tasks yet, of a server that says this of itself.
+    pub(super) fn of(about: Option<Arc<About>>) -> Self {
+        Self { listing: Arc::new(watch::channel(Listing::default()).0), about }
+    }
+
     /// What a role is told of a task; none where there is no such task.
     #[must_use]
     pub fn view(&self, name: &str, role: Role) -> Option<Arc<View>> {
@@ -135,7 +145,9 @@ impl Tasks {
     #[must_use]
     pub fn told(&self, since: Option<u64>, role: Role) -> (u64, String) {
         let listing = self.listing.borrow();
-        (listing.version(role), serde_json::to_string(&listing.told(since, role)).unwrap_or_default())
+        let about = self.about.as_deref().filter(|_| since.is_none());
+        let told = Told { about, ..listing.told(since, role) };
+        (listing.version(role), serde_json::to_string(&told).unwrap_or_default())
     }
 
     pub(super) fn changes(&self) -> watch::Receiver<Listing> {
@@ -235,6 +247,16 @@ mod tests {
         }
         tasks.put(view("words", 4), moment(2));
         assert_eq!(rounds(&tasks, Some(since), Role::Viewer).1, [4]);
+    }
+
+    #[test]
+    fn what_a_server_says_of_itself_is_in_the_first_message_alone() {
+        let about = About { title: "a demo".into(), lead: String::new(), parts: Vec::new(), notes: Vec::new() };
+        let tasks = Tasks::of(Some(Arc::new(about)));
+        let (since, first) = tasks.told(None, Role::Viewer);
+        assert!(first.contains("\"about\":{\"title\":\"a demo\""), "{first}");
+        assert!(!tasks.told(Some(since), Role::Viewer).1.contains("\"about\":"));
+        assert!(!Tasks::default().told(None, Role::Officer).1.contains("\"about\":"), "others say nothing");
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub(crate) struct Dashboard {
 impl Dashboard {
     /// Of a console: its state is read from now on.
     pub(crate) fn of<S: State + 'static>(console: &Console<S>) -> Self {
-        let tasks = Tasks::default();
+        let tasks = Tasks::of(console.about.clone());
         let reader = Reader::new(Arc::clone(&console.state), &console.data, tasks.clone(), &console.observed);
         Self { tasks, watching: reader.start() }
     }

@@ -26,7 +26,7 @@ use ledger::VerifyingKey;
 use lm::kernels::KernelPath;
 use serde_json::Value;
 use server::{
-    http::{Limits, Origins, Proxies, Transport},
+    http::{Limits, Origins, Proxies, Tells, Transport},
     observed::Observed,
     sqlite::SqliteState,
     tasks::{Happened, Settings, serve},
@@ -69,6 +69,7 @@ impl Served {
             officers: officers.clone(),
             limits,
             observed: Arc::clone(&observed),
+            about: None,
         };
         let settings = Settings {
             listen: "127.0.0.1:0".parse().unwrap(),
@@ -83,6 +84,7 @@ impl Served {
             origins: Origins::default(),
             pace: Pace { least_s: 0.0, ..Pace::default() },
             routes: console.router(),
+            tells: Tells::default(),
             observed,
             ends_with_tasks: false,
             officers,

@@ -10,7 +10,7 @@ use device::{
     finetune::GeneralText,
     learner::{Learner, Part as ModelPart},
 };
-use ledger::{Approval, DataSource, Head, Import, ImportKind, PublicData, Start, Unit, hex};
+use ledger::{Approval, DataSource, Head, Import, ImportKind, Ledger, LedgerStore, PublicData, Start, Unit, hex};
 use lm::{
     folder::{Folder, Learned, LearnedPart, Weights},
     model::config::ModelConfig,
@@ -28,7 +28,7 @@ use crate::{
     },
     evaluate::HeldOut,
     finetune::{self, Rehearsed},
-    home::{Home, LEDGER_FILE, RunFolder, heads, model_in},
+    home::{Home, LEDGER_FILE, RunFolder, heads, lost::Lost, model_in},
     learners::{self, Made},
     ledger_file::Place,
     model_folder,
@@ -494,9 +494,11 @@ fn earlier_tasks(config: &Config, start: Option<&Import>) -> Result<Vec<Import>,
         }
         let heads: Vec<Head> = heads::check(&ledger)?.into_iter().map(|shown| shown.head).collect();
         let opened = Place::new(&ledger).read(&heads)?;
-        if !opened.is_closed() {
+        // One whose end was lost never goes on, and is counted with its whole plan.
+        let lost = Lost::beside(&ledger, &opened.head())?.is_some();
+        if !opened.is_closed() && !lost {
             return Err(wrong(
-                "the task has not finished, so its cost is not known yet: let it finish, or stop it".into(),
+                "the task has not finished, so its cost is not known yet: let it finish, or stop it; if the end of its ledger was lost, restore it with keyhush restore --salvage".into(),
             ));
         }
         if opened.plan().unit != config.unit {
@@ -507,7 +509,8 @@ fn earlier_tasks(config: &Config, start: Option<&Import>) -> Result<Vec<Import>,
             )));
         }
         let within = ledger.canonicalize().ok().and_then(|path| path.parent().map(name_of));
-        let what = format!("the task {}", within.unwrap_or_else(|| "without a name".to_owned()));
+        let end = if lost && !opened.is_closed() { LOST_ITS_END } else { "" };
+        let what = format!("the task {}{end}", within.unwrap_or_else(|| "without a name".to_owned()));
         let import = opened.as_import(ImportKind::EarlierTask, what, !heads.is_empty());
         // The one that the model comes from is counted as such.
         let is_same = |known: &Import| known.key == import.key;
@@ -552,13 +555,13 @@ fn started(config: &Config, earlier: &EarlierModel, store: Option<&Store>) -> Re
         (Some(path), None) => {
             let beside = heads::check(&path)?.into_iter().map(|shown| shown.head);
             let heads: Vec<Head> = head.into_iter().chain(beside).collect();
-            let ledger = Place::new(path).read(&heads)?;
-            if !ledger.is_closed() {
-                return Err(wrong(format!(
-                    "the run {what} has not finished, so its cost is not known yet: let it finish, end it with keyhush train --end, or finish its sweep"
-                )));
-            }
-            let import = ledger.as_import(ImportKind::StartingModel, format!("the model {what}"), !heads.is_empty());
+            let ledger = Place::new(&path).read(&heads)?;
+            let lost = Lost::beside(&path, &ledger.head())?;
+            let import = ledger.as_import(
+                ImportKind::StartingModel,
+                described(&what, &ledger, lost.as_ref())?,
+                !heads.is_empty(),
+            );
             (Start::Ledger { head: import.head }, Some(import))
         }
         (None, _) if head.is_some() => {
@@ -573,6 +576,22 @@ fn started(config: &Config, earlier: &EarlierModel, store: Option<&Store>) -> Re
         }
     };
     Ok(Origin { words: (vocabulary, rules), learner, first: values, start, import })
+}
+
+/// What an import says of a ledger that is not closed and never goes on.
+const LOST_ITS_END: &str = ", whose ledger lost its end: counted as if its whole plan had been released";
+
+/// What an import says of a model with a ledger. One that is not closed belongs to a run that can go on, unless its end was lost: then it is
+/// counted with its whole plan.
+fn described<S: LedgerStore>(what: &str, ledger: &Ledger<S>, lost: Option<&Lost>) -> Result<String, RunError> {
+    match lost {
+        _ if ledger.is_closed() => Ok(format!("the model {what}")),
+        Some(_) => Ok(format!("the model {what}{LOST_ITS_END}")),
+        None => Err(ConfigError::new("model.from", format!(
+            "the run {what} has not finished, so its cost is not known yet: let it finish, end it with keyhush train --end (a task of a server with keyhush task stop), or finish its sweep; if the end of its ledger was lost, restore it with keyhush restore --salvage"
+        ))
+        .into()),
+    }
 }
 
 /// The learner of a model that was learned before, and its parameters.

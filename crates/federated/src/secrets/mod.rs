@@ -228,6 +228,18 @@ impl Secrets {
         Ok(KeyDestroyed::assertion())
     }
 
+    /// Destroys all keys of a run that never continues and is not closed, that of its ledger too: nobody can write an entry behind those
+    /// that others have seen.
+    ///
+    /// # Errors
+    /// When the vault fails; then they must be taken to be there still.
+    pub fn retire(&self) -> Result<(), LedgerError> {
+        let _noise = self.destroy_noise()?;
+        let _pseudonyms = self.destroy_pseudonym_key()?;
+        self.end_closing()?;
+        self.secret(SecretName::SigningKey).destroy()
+    }
+
     /// What the cohort of a round is drawn from: its own seed, durable before it is used, and the same again after a crash
     /// (another one would favour cohorts that do not crash; rule P21).
     ///

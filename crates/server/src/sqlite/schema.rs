@@ -29,7 +29,7 @@ CREATE TABLE enrolments (
 ) STRICT, WITHOUT ROWID;
 ";
 /// How long a connection waits for another.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The bytes of a page, in files that are made from now on. Models and releases are megabytes, and every page of them is written twice, by calls of
 /// its own: in pages of 4 KiB a round of 2.4 million parameters made 30,000 of those.
 const PAGE_BYTES: i64 = 32 << 10;
@@ -37,8 +37,9 @@ const PAGE_BYTES: i64 = 32 << 10;
 const LOG_PAGES: i64 = (32 << 20) / PAGE_BYTES;
 /// What is left of the write-ahead log then, in bytes.
 const LOG_BYTES: i64 = 64 << 20;
-/// What a connection keeps in memory, in KiB.
-const CACHE_KIB: i64 = 16 << 10;
+/// What a connection keeps in memory, in KiB. Pages of rounds that are over stay in it until it is full, so a large one looks like a leak for thousands of rounds
+/// (bench/soak); what is no longer in it is most likely in the cache of the operating system.
+const CACHE_KIB: i64 = 2 << 10;
 
 /// Where devices stand in tasks.
 pub(super) const STANDINGS: &str = "

@@ -31,7 +31,7 @@ pub struct TaskHome {
     pub(super) vault: Arc<dyn Vault>,
     /// Where the head is kept that was acknowledged last; none where it was opened without its secrets.
     pub(super) witness: Option<PathBuf>,
-    name: String,
+    pub(super) name: String,
 }
 
 impl fmt::Debug for TaskHome {
@@ -41,7 +41,7 @@ impl fmt::Debug for TaskHome {
 }
 
 /// The file of a task's secrets with the head that was acknowledged last.
-const HEAD: &str = "ledger.head";
+pub(super) const HEAD: &str = "ledger.head";
 /// The paper that a note is.
 const NOTE: &str = "note";
 
@@ -86,6 +86,19 @@ impl TaskHome {
         let run = database.look(|t| number_of(t, name))?;
         let run = run.ok_or_else(|| DatabaseError::NoTask { name: name.to_owned() })?;
         Ok(Self { database, run, vault: Arc::new(ClosedVault), witness: None, name: name.to_owned() })
+    }
+
+    /// The same, where what stands beside the secrets is looked at too: the head of its ledger that was acknowledged last.
+    ///
+    /// # Errors
+    /// When there is no such task.
+    pub(super) fn read_with_witness(
+        database: Arc<Database>,
+        name: &str,
+        secrets: &Path,
+    ) -> Result<Self, DatabaseError> {
+        let witness = Some(secrets.join(name).join(HEAD));
+        Ok(Self { witness, ..Self::read(database, name)? })
     }
 
     /// The names of all tasks, in order.

@@ -11,7 +11,7 @@ use federated::{
     },
 };
 use keyhush_server::{
-    http::{Limits, Origins, Proxies, Transport},
+    http::{Limits, Origins, Proxies, Tells, Transport},
     sqlite::SqliteState,
     tasks::Settings,
 };
@@ -41,6 +41,7 @@ pub(crate) fn settings(folder: &Path) -> Settings {
         proxies: Proxies::default(),
         origins: Origins::default(),
         pace: Pace { least_s: 0.0, ..Pace::default() },
+        tells: Tells::default(),
         observed: Arc::default(),
         routes: axum::Router::new(),
         ends_with_tasks: true,
