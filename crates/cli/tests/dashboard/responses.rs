@@ -210,6 +210,19 @@ const CURVES: [&str; 16] = [
     "tracked_clip_norm",
 ];
 
+/// The metrics that viewers are told. The others are exact, or about the machine.
+const METRICS: [&str; 9] = [
+    "keyhush_build_info",
+    "keyhush_delta",
+    "keyhush_epsilon",
+    "keyhush_evaluations_planned",
+    "keyhush_evaluations_released_total",
+    "keyhush_population_declared",
+    "keyhush_rounds_planned",
+    "keyhush_rounds_released_total",
+    "keyhush_task_state",
+];
+
 /// What operators are told beside it: counts and times of check-ins and reports (rule P26).
 const FOR_OPERATORS: &[(&str, &[&str])] = &[
     ("/api/dashboard", &["tasks[].operations"]),
@@ -384,7 +397,7 @@ fn walk(served: &Served, tokens: &BTreeMap<Asks, String>, name: &str) -> BTreeMa
         }
     }
     // What is not in the description gives nothing away either.
-    for path in ["/metrics", "/api", "/api/", "/api/nothing", "/api/dashboard/none", "/api/tasks/none"] {
+    for path in ["/api", "/api/", "/api/nothing", "/api/dashboard/none", "/api/tasks/none"] {
         for asks in [Asks::Nobody, Asks::Viewer] {
             let answer = served.get(path, tokens.get(&asks).map(String::as_str));
             assert_ne!(answer.status, 200, "{path} for {asks:?}: {}", answer.text());
@@ -420,6 +433,13 @@ fn read(path: &str, real: &str, asks: Asks, answer: &Answered, told: &mut Told) 
     match path {
         // It has no data of this server.
         "/openapi.json" => return assert_eq!(answer.status, 200),
+        "/metrics" => {
+            let numbers = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+            for name in numbers.map(|line| line.split(['{', ' ']).next().unwrap()) {
+                let judged = METRICS.contains(&name) || asks >= Asks::Operator && name.starts_with("keyhush_");
+                assert!(judged, "{asks:?} is told the metric {name}, which nobody has judged");
+            }
+        }
         "/api/events" => {
             let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
             let events: Vec<Value> = data.map(|data| serde_json::from_str(data).unwrap()).collect();
