@@ -184,8 +184,11 @@ impl Browser {
     }
 
     pub(crate) fn key(&mut self, name: &str) {
+        // What a browser itself does at Escape, such as closing a dialog, goes by the number of the key.
+        let number = if name == "Escape" { 27 } else { 0 };
         for kind in ["keyDown", "keyUp"] {
-            self.call("Input.dispatchKeyEvent", json!({ "type": kind, "key": name, "code": name }));
+            let event = json!({ "type": kind, "key": name, "code": name, "windowsVirtualKeyCode": number });
+            self.call("Input.dispatchKeyEvent", event);
         }
     }
 

@@ -3,8 +3,11 @@
 use std::{
     io::{Read, Write},
     net::TcpStream,
-    time::Duration,
+    time::{Duration, Instant},
 };
+
+/// For so long events are read, which do not end.
+const EVENTS: Duration = Duration::from_secs(2);
 
 /// An answer.
 pub(super) struct Answered {
@@ -24,17 +27,21 @@ impl Answered {
     }
 }
 
-/// One request on a connection of its own. An answer that does not end is read for two seconds.
+/// One request on a connection of its own. Events are read for two seconds.
 pub(super) fn ask(address: &str, method: &str, path: &str, token: Option<&str>) -> Answered {
     let mut stream = TcpStream::connect(address).unwrap();
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
     let length = if method == "GET" { "" } else { "Content-Length: 0\r\n" };
     let request = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\n{token}{length}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-    let (mut bytes, mut part) = (Vec::new(), [0; 1 << 16]);
+    stream.set_read_timeout(Some(if path == "/api/events" { EVENTS } else { Duration::from_secs(20) })).unwrap();
+    let (mut bytes, mut part, began) = (Vec::new(), [0; 1 << 16], Instant::now());
+    let is_events = path == "/api/events";
     while let Ok(read @ 1..) = stream.read(&mut part) {
         bytes.extend_from_slice(&part[..read]);
+        if is_events && began.elapsed() > EVENTS {
+            break;
+        }
     }
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a header");
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_lowercase();

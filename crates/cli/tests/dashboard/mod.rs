@@ -23,7 +23,7 @@ use crate::{
 use self::asked::{Answered, ask};
 
 /// Devices measure models too: what they measured is released with noise, after every second round.
-const BY_DEVICES: &str = "\n[evaluation.devices]\nevery = 2\ncohort = 24\nmin_separation = 0\nmax_participations = 2\n\
+const BY_DEVICES: &str = "\n[evaluation.devices]\nevery = 2\ncohort = 24\nmin_separation = 0\nmax_participations = 8\n\
     noise_multiplier = 4.0\nmost_tokens = 40\n";
 
 /// How long anything may take.
