@@ -1,0 +1,39 @@
+#!/bin/sh
+# Run as root in a clean Debian system that has /keyhush.deb and /try.sh: the package installs, its program serves as its user, and removing
+# it leaves data and nothing else.
+set -eu
+
+fails() {
+    echo "$*" >&2
+    exit 1
+}
+
+dpkg --install /keyhush.deb
+dpkg --verify keyhush
+[ "$(stat -c '%U %G %a' /var/lib/keyhush)" = 'keyhush keyhush 700' ] || fails "/var/lib/keyhush belongs to others"
+man --where keyhush keyhush-serve >/dev/null
+man keyhush-serve | grep -q -- --secrets
+bash -c '. /usr/share/bash-completion/completions/keyhush && complete -p keyhush'
+systemd-analyze verify /usr/lib/systemd/system/keyhush.service
+[ "$(systemctl is-enabled keyhush.service || true)" = disabled ] || fails "the service is enabled before it has a task"
+
+install -d -o keyhush -g keyhush /tmp/try
+setpriv --reuid=keyhush --regid=keyhush --clear-groups env HOME=/tmp/try sh /try.sh /tmp/try
+
+systemctl enable keyhush.service
+echo kept >/var/lib/keyhush/ledger
+dpkg --install /keyhush.deb
+[ "$(systemctl is-enabled keyhush.service)" = enabled ] || fails "an upgrade disables the service"
+dpkg --remove keyhush
+[ ! -e /usr/bin/keyhush ] || fails "the program is left"
+dpkg --purge keyhush
+[ "$(cat /var/lib/keyhush/ledger)" = kept ] || fails "purging the package deletes data"
+rm -r /tmp/try
+left=$(find / -xdev \( -path /proc -o -path /sys \) -prune -o -name '*keyhush*' -print | grep -v -x -e /keyhush.deb -e /var/lib/keyhush || true)
+[ -z "$left" ] || fails "purging the package leaves $left"
+
+dpkg --install /keyhush.deb
+rm /var/lib/keyhush/ledger
+dpkg --purge keyhush
+[ ! -e /var/lib/keyhush ] || fails "an empty folder is left"
+echo "installed, ran and removed on $(. /etc/os-release && echo "$PRETTY_NAME"), $(ldd --version | head -n 1)"
