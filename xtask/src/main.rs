@@ -32,6 +32,7 @@ cargo xtask fuzz [TARGET]        feeds made-up messages to every decoder of devi
 cargo xtask bench NAME [ARGS]    runs bench/NAME/run.sh with ARGS
 cargo xtask dist [MACHINE ...]   the files of a release, for x86_64 and aarch64, into target/packages; docs/RELEASING.md says more
   --check-reproducible           makes them twice, in two folders, and says whether they are the same
+  --pack                         packs the program that tests use, as every test does, and reads the files again
   --test                         installs and runs those that were made; as root, since it makes clean Debian systems
 cargo xtask help                 this text
 ";

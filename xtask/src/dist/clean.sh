@@ -21,19 +21,22 @@ install -d -o keyhush -g keyhush /tmp/try
 setpriv --reuid=keyhush --regid=keyhush --clear-groups env HOME=/tmp/try sh /try.sh /tmp/try
 
 systemctl enable keyhush.service
-echo kept >/var/lib/keyhush/ledger
+install -d -o keyhush -g keyhush -m 0700 /var/lib/keyhush/data
+echo kept >/var/lib/keyhush/data/ledger
+echo 'KEYHUSH_SERVE="--help"' >/etc/keyhush/serve.conf
 dpkg --install /keyhush.deb
+grep -q -x 'KEYHUSH_SERVE="--help"' /etc/keyhush/serve.conf || fails "an upgrade replaces what the administrator wrote"
 [ "$(systemctl is-enabled keyhush.service)" = enabled ] || fails "an upgrade disables the service"
 dpkg --remove keyhush
 [ ! -e /usr/bin/keyhush ] || fails "the program is left"
 dpkg --purge keyhush
-[ "$(cat /var/lib/keyhush/ledger)" = kept ] || fails "purging the package deletes data"
+[ "$(cat /var/lib/keyhush/data/ledger)" = kept ] || fails "purging the package deletes data"
 rm -r /tmp/try
 left=$(find / -xdev \( -path /proc -o -path /sys \) -prune -o -name '*keyhush*' -print | grep -v -x -e /keyhush.deb -e /var/lib/keyhush || true)
 [ -z "$left" ] || fails "purging the package leaves $left"
 
 dpkg --install /keyhush.deb
-rm /var/lib/keyhush/ledger
+rm /var/lib/keyhush/data/ledger
 dpkg --purge keyhush
 [ ! -e /var/lib/keyhush ] || fails "an empty folder is left"
 echo "installed, ran and removed on $(. /etc/os-release && echo "$PRETTY_NAME"), $(ldd --version | head -n 1)"

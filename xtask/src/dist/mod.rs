@@ -40,6 +40,8 @@ enum What {
     Again,
     /// Whether the files that were made install and run.
     Test,
+    /// Whether the program that the tests have can be packed.
+    Pack,
 }
 
 impl Asked {
@@ -50,6 +52,7 @@ impl Asked {
             match *word {
                 "--check-reproducible" if what == What::Files => what = What::Again,
                 "--test" if what == What::Files => what = What::Test,
+                "--pack" if words.len() == 1 => what = What::Pack,
                 name => machines.push(
                     Machine::named(name).filter(|new| !machines.iter().any(|old: &&Machine| old.name == new.name))?,
                 ),
@@ -67,6 +70,7 @@ pub(crate) fn run(asked: &Asked) -> Result<()> {
         What::Files => make(&asked.machines),
         What::Again => again::check(&asked.machines),
         What::Test => installed::test(&asked.machines),
+        What::Pack => try_out(),
     }
 }
 
@@ -148,7 +152,14 @@ mod tests {
         assert_eq!(parsed(&["aarch64"]), Some((vec!["aarch64"], What::Files)));
         assert_eq!(parsed(&["--check-reproducible", "x86_64"]), Some((vec!["x86_64"], What::Again)));
         assert_eq!(parsed(&["--test"]), Some((vec!["x86_64", "aarch64"], What::Test)));
-        for evil in [&["--tests"][..], &["riscv"], &["--test", "--check-reproducible"], &["x86_64", "x86_64"]] {
+        assert_eq!(parsed(&["--pack"]).map(|(_, what)| what), Some(What::Pack));
+        for evil in [
+            &["--tests"][..],
+            &["--pack", "aarch64"],
+            &["riscv"],
+            &["--test", "--check-reproducible"],
+            &["x86_64", "x86_64"],
+        ] {
             assert_eq!(parsed(evil), None, "{evil:?}");
         }
     }

@@ -31,6 +31,9 @@ const SCRIPTS: [(&str, &str); 3] = [
     ("postrm", include_str!("debian/postrm")),
 ];
 
+/// What the service reads, and its administrator writes.
+const CONFIGURATION: &str = "etc/keyhush/serve.conf";
+
 /// All that a release for one machine is made of.
 pub(crate) struct Parts<'a> {
     pub(crate) machine: &'a Machine,
@@ -88,7 +91,7 @@ impl<'a> Parts<'a> {
             architecture: self.machine.debian,
             libc: &libc,
             files: self.debian()?,
-            conffiles: &[],
+            conffiles: &[CONFIGURATION],
             scripts: &SCRIPTS,
         };
         packed.add(&format!("keyhush_{VERSION}_{}.deb", self.machine.debian), package.write(seconds)?);
@@ -120,11 +123,16 @@ impl<'a> Parts<'a> {
         let mut files = Files::default();
         files.add_program("usr/bin/keyhush", self.program.as_slice());
         files.add("usr/lib/systemd/system/keyhush.service", in_tree("deploy/keyhush.service")?);
+        files.add(CONFIGURATION, include_str!("debian/serve.conf"));
         files.add(&format!("{documentation}/copyright"), include_str!("debian/copyright"));
         files.add(&format!("{documentation}/changelog.gz"), gzip(&in_tree("CHANGELOG.md")?)?);
         files.add(&format!("{documentation}/README.md"), in_tree("README.md")?);
         files.add(&format!("{documentation}/THIRD-PARTY.txt.gz"), gzip(self.third_party.as_bytes())?);
         documents(|name, text| files.add(&format!("{documentation}/docs/{name}"), text))?;
+        deployment(|name, text| match name {
+            "keyhush.service" => {}
+            _ => files.add(&format!("{documentation}/examples/{name}"), text),
+        })?;
         for (path, page) in self.man.iter() {
             files.add(&format!("usr/share/man/man1/{path}.gz"), gzip(&page.bytes)?);
         }
@@ -158,11 +166,19 @@ fn documents(mut each: impl FnMut(&str, Vec<u8>)) -> Result<()> {
     Ok(())
 }
 
-/// What `deploy/` has for systems that are not Debian, by name.
+/// What `deploy/` has, by path, with its folders.
 fn deployment(mut each: impl FnMut(&str, Vec<u8>)) -> Result<()> {
-    let paths = listed(&root().join("deploy"))?;
-    for path in paths.iter().filter(|path| path.is_file()) {
-        each(&name_of(path)?, std::fs::read(path)?);
+    let top = root().join("deploy");
+    let mut folders = vec![top.clone()];
+    while let Some(folder) = folders.pop() {
+        for path in listed(&folder)? {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(&top).ok().and_then(Path::to_str);
+            each(name.context("the names in deploy/ are text")?, std::fs::read(&path)?);
+        }
     }
     Ok(())
 }
