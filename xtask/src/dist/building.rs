@@ -91,7 +91,7 @@ pub(crate) fn prepare(machine: &Machine) -> Result<Versions> {
         );
     }
     packages::install_missing(&NEEDED)?;
-    packages::install_missing(machine.needed)?;
+    machine.prepare()?;
     if !crate::portable::has_or_gets(machine.triple) {
         bail!("the toolchain lacks {0}, and `rustup target add {0}` did not bring it", machine.triple);
     }
@@ -209,7 +209,7 @@ mod tests {
             cargo_home: Places::find().unwrap().cargo_home,
             tools: "/a/tools".into(),
         };
-        let commit = Commit { id: String::new(), seconds: 7, time: String::new() };
+        let commit = Commit { id: String::new(), seconds: 7, time: String::new(), mail_time: String::new() };
         let command = command(&MACHINES[1], &commit, &places).unwrap();
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
         assert!(words.contains(&"--target=aarch64-unknown-linux-gnu.2.17".to_owned()), "{words:?}");

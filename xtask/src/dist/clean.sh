@@ -14,7 +14,10 @@ dpkg --verify keyhush
 man --where keyhush keyhush-serve >/dev/null
 man keyhush-serve | grep -q -- --secrets
 bash -c '. /usr/share/bash-completion/completions/keyhush && complete -p keyhush'
-systemd-analyze verify /usr/lib/systemd/system/keyhush.service
+# An older one wants to make control groups before it reads a file.
+if [ "$(systemctl --version | sed -n '1s/systemd \([0-9]*\).*/\1/p')" -ge 252 ]; then
+    systemd-analyze verify /usr/lib/systemd/system/keyhush.service
+fi
 [ "$(systemctl is-enabled keyhush.service || true)" = disabled ] || fails "the service is enabled before it has a task"
 
 install -d -o keyhush -g keyhush /tmp/try

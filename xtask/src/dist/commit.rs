@@ -15,6 +15,8 @@ pub(crate) struct Commit {
     pub(crate) seconds: u64,
     /// The same time, as ISO 8601 writes it, in UTC.
     pub(crate) time: String,
+    /// The same time, as mails and Debian write it.
+    pub(crate) mail_time: String,
 }
 
 impl Commit {
@@ -31,11 +33,13 @@ impl Commit {
 
     /// The commit that is checked out, whatever was changed since.
     pub(crate) fn of_head() -> Result<Self> {
-        let shown = git(&["log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%H %ct %cd"])?;
-        let words: Vec<&str> = shown.split(' ').collect();
-        let [id, seconds, time] = words[..] else { bail!("git log shows `{shown}`, not a commit and its time") };
+        let shown = git(&["log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%H|%ct|%cd|%cD"])?;
+        let words: Vec<&str> = shown.split('|').collect();
+        let [id, seconds, time, mail_time] = words[..] else {
+            bail!("git log shows `{shown}`, not a commit and its time")
+        };
         let seconds = seconds.parse().with_context(|| format!("git log shows `{seconds}` for a time"))?;
-        Ok(Self { id: id.to_owned(), seconds, time: time.to_owned() })
+        Ok(Self { id: id.to_owned(), seconds, time: time.to_owned(), mail_time: mail_time.to_owned() })
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn test(machines: &[&'static Machine]) -> Result<()> {
     sums_match(&folder())?;
     for machine in machines {
         println!("\n=== {} ===", machine.triple);
-        packages::install_missing(machine.needed)?;
+        machine.prepare()?;
         let program = unpacked(machine, &folder())?;
         trains_and_serves(machine, &program)?;
     }

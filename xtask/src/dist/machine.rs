@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::packages::Needed;
+use anyhow::Result;
+
+use crate::packages::{self, Needed};
 
 /// A kind of machine, and what stands in for it here.
 #[derive(Clone, Copy)]
@@ -17,7 +19,7 @@ pub(crate) struct Machine {
     /// What a program of it is given to; nothing where it runs by itself.
     pub(crate) runner: &'static [&'static str],
     /// What brings the runner and the libraries that it looks for.
-    pub(crate) needed: &'static [Needed],
+    needed: &'static [Needed],
 }
 
 /// All of them.
@@ -36,6 +38,16 @@ impl Machine {
     /// The machine of this name.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         MACHINES.iter().find(|machine| machine.name == name)
+    }
+
+    /// The same, where this program runs on it: nothing stands in for it.
+    pub(crate) const fn itself(&self) -> Self {
+        Self { runner: &[], needed: &[], ..*self }
+    }
+
+    /// Makes sure that its programs can be run.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        if self.needed.is_empty() { Ok(()) } else { packages::install_missing(self.needed) }
     }
 
     /// A command that runs the program, here.

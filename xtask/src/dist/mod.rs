@@ -114,7 +114,7 @@ pub(crate) fn try_out() -> Result<()> {
     if !program.is_file() {
         bail!("there is no {}: the step \"build\" makes it", program.display());
     }
-    let here = Machine { runner: &[], ..*machine };
+    let here = machine.itself();
     let by = BuiltBy { rust: "0.0.0", zig: "0.0.0" };
     let packed = Parts::gather(&here, &program, &Commit::of_head()?, &by, &scratch)?.pack()?;
     let to = scratch.join("packages");

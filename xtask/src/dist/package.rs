@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::commit::Commit;
-use super::deb::Package;
+use super::deb::{MAINTAINER, Package};
 use super::digest::sha256;
 use super::files::{Files, gzip};
 use super::machine::Machine;
@@ -117,6 +117,12 @@ impl<'a> Parts<'a> {
         Ok(files)
     }
 
+    /// In the form that Debian's tools read; people read ours.
+    fn changelog(&self) -> String {
+        let time = &self.commit.mail_time;
+        format!("keyhush ({VERSION}) stable; urgency=medium\n\n  * See CHANGELOG.md.gz.\n\n -- {MAINTAINER}  {time}\n")
+    }
+
     /// What Debian installs, where Debian wants it.
     fn debian(&self) -> Result<Files> {
         let documentation = "usr/share/doc/keyhush";
@@ -125,7 +131,8 @@ impl<'a> Parts<'a> {
         files.add("usr/lib/systemd/system/keyhush.service", in_tree("deploy/keyhush.service")?);
         files.add(CONFIGURATION, include_str!("debian/serve.conf"));
         files.add(&format!("{documentation}/copyright"), include_str!("debian/copyright"));
-        files.add(&format!("{documentation}/changelog.gz"), gzip(&in_tree("CHANGELOG.md")?)?);
+        files.add(&format!("{documentation}/changelog.gz"), gzip(self.changelog().as_bytes())?);
+        files.add(&format!("{documentation}/CHANGELOG.md.gz"), gzip(&in_tree("CHANGELOG.md")?)?);
         files.add(&format!("{documentation}/README.md"), in_tree("README.md")?);
         files.add(&format!("{documentation}/THIRD-PARTY.txt.gz"), gzip(self.third_party.as_bytes())?);
         documents(|name, text| files.add(&format!("{documentation}/docs/{name}"), text))?;

@@ -116,7 +116,12 @@ mod tests {
     const BY: BuiltBy<'_> = BuiltBy { rust: "1.95.0", zig: "0.17.0" };
 
     fn commit() -> Commit {
-        Commit { id: "c".repeat(40), seconds: 1_700_000_000, time: "2023-11-14T22:13:20Z".to_owned() }
+        Commit {
+            id: "c".repeat(40),
+            seconds: 1_700_000_000,
+            time: "2023-11-14T22:13:20Z".to_owned(),
+            mail_time: String::new(),
+        }
     }
 
     fn one(name: &str, checksum: Option<&str>, uses: &[&str]) -> Crate {
