@@ -35,7 +35,7 @@ dpkg --remove keyhush
 dpkg --purge keyhush
 [ "$(cat /var/lib/keyhush/data/ledger)" = kept ] || fails "purging the package deletes data"
 rm -r /tmp/try
-left=$(find / -xdev \( -path /proc -o -path /sys \) -prune -o -name '*keyhush*' -print | grep -v -x -e /keyhush.deb -e /var/lib/keyhush || true)
+left=$(find / -xdev \( -path /proc -o -path /sys -o -path /var/cache/man \) -prune -o -name '*keyhush*' -print | grep -v -x -e /keyhush.deb -e /var/lib/keyhush || true)
 [ -z "$left" ] || fails "purging the package leaves $left"
 
 dpkg --install /keyhush.deb

@@ -147,6 +147,8 @@ fn in_clean_system(machine: &Machine, suite: &str) -> Result<()> {
     std::fs::write(system.join("keyhush.deb"), read(&folder(), &names(machine)[1])?)?;
     std::fs::write(system.join("try.sh"), TRY)?;
     std::fs::write(system.join("clean.sh"), CLEAN)?;
+    // As installers write it; without it nothing is called localhost.
+    std::fs::write(system.join("etc").join("hosts"), "127.0.0.1 localhost\n")?;
     // Its processes are its own, and end with it.
     let enter = "mount -t proc proc \"$1/proc\" && exec chroot \"$1\" sh /clean.sh";
     let mut inside = Command::new("unshare");

@@ -22,11 +22,12 @@ keyhush --version
 keyhush train --quiet --out run --set rounds=2 --set participation.population=2000 --set participation.cohort=20
 keyhush privacy verify run
 
-keyhush serve task.toml --listen 127.0.0.1:0 --data data --secrets secrets --until-done --least-pause 0 2>server.log &
+# Both end by themselves, soon; on a busy machine, and under an emulator, later.
+timeout 900 keyhush serve task.toml --listen 127.0.0.1:0 --data data --secrets secrets --until-done --least-pause 0 2>server.log &
 server=$!
 trap 'kill $server 2>/dev/null || true' EXIT
 waited=0
-until grep -q 'to connect a device' server.log; do
+until grep -qs 'to connect a device' server.log; do
     waited=$((waited + 1))
     if [ $waited -gt 300 ] || ! kill -0 $server; then
         echo "the server does not listen:" >&2
@@ -36,7 +37,7 @@ until grep -q 'to connect a device' server.log; do
     sleep 0.2
 done
 address=https://localhost:$(sed -n 's/.*listening on .*:\([0-9]*\)$/\1/p' server.log)
-keyhush device --server "$address" --pin secrets/tls/cert.pem --token secrets/token --synthetic --count 40 --for-seconds 120 >devices.log 2>&1 &
+keyhush device --server "$address" --pin secrets/tls/cert.pem --token secrets/token --synthetic --count 40 --for-seconds 900 >devices.log 2>&1 &
 devices=$!
 trap 'kill $server $devices 2>/dev/null || true' EXIT
 wait $server || { cat server.log devices.log >&2; exit 1; }
