@@ -21,7 +21,7 @@ use hyper::{
     Method, Request, Response, StatusCode, Uri,
     body::Incoming,
     client::conn::http1::{self, SendRequest},
-    header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, RANGE},
+    header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, RANGE},
 };
 use hyper_util::rt::TokioIo;
 use rustls::{
@@ -45,6 +45,8 @@ const MOST_IDLE: usize = 64;
 const CONNECT: Duration = Duration::from_secs(15);
 /// A connection that turns out to be closed within this was closed before the request.
 const STALE: Duration = Duration::from_secs(1);
+/// The most certificates that are pinned: those of a server, while one takes the place of another.
+const MOST_PINS: usize = 4;
 /// How long a server may be silent in the middle of something.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -55,7 +57,7 @@ pub enum Trust {
     Loopback,
     /// Servers certified by one of the certificates in a PEM file.
     Roots(PathBuf),
-    /// Who has the key of the one certificate in a PEM file.
+    /// Who has the key of one of the certificates in a PEM file: the one of a server, and the next one before it is replaced.
     Pinned(PathBuf),
 }
 
@@ -200,6 +202,31 @@ impl Server {
         Ok(())
     }
 
+    /// A request to the admin API of a server, with an access token: the status and the whole answer, of at most so many bytes.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        token: &str,
+        body: Option<Vec<u8>>,
+        most: usize,
+    ) -> Result<(StatusCode, Bytes), HttpError> {
+        let _room = self.room.acquire().await;
+        let mut request = self.request(method, path, body.unwrap_or_default().into())?;
+        let bearer =
+            format!("Bearer {token}").parse().map_err(|_| broken("the access token is not one line of text"))?;
+        request.headers_mut().insert(AUTHORIZATION, bearer);
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let (response, sender) = self.request_on_any(request, SILENCE).await?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), most).collect().await.map_err(broken)?.to_bytes();
+        self.keep(sender);
+        Ok((status, body))
+    }
+
     async fn exchange(&self, method: Method, path: &str, body: Bytes, within: Duration) -> Result<Bytes, HttpError> {
         let _room = self.room.acquire().await;
         let request = self.request(method, path, body)?;
@@ -321,11 +348,15 @@ pub fn configured(trust: &Trust) -> Result<ClientConfig, AgentError> {
     let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
     let builder = match trust {
         Trust::Pinned(path) => {
-            let mut all = certificates(path)?;
-            let (Some(certificate), true) = (all.pop(), all.is_empty()) else {
-                return Err(unusable(path, "expected exactly one certificate"));
-            };
-            let pinned = Pinned { certificate, provider };
+            let certificates = certificates(path)?;
+            if !(1..=MOST_PINS).contains(&certificates.len()) {
+                let problem = format!(
+                    "expected the certificate of the server, or that and the next one, at most {MOST_PINS}; it has {}",
+                    certificates.len()
+                );
+                return Err(unusable(path, problem));
+            }
+            let pinned = Pinned { certificates, provider };
             builder.dangerous().with_custom_certificate_verifier(Arc::new(pinned))
         }
         Trust::Roots(path) => {
@@ -352,11 +383,11 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, AgentError>
     CertificateDer::pem_slice_iter(&bytes).collect::<Result<_, _>>().map_err(|e| unusable(path, format!("{e:?}")))
 }
 
-/// Believes one certificate and no other. Names and dates in it are not looked at: it was given, not found. That the server has its key
+/// Believes these certificates and no others. Names and dates in it are not looked at: it was given, not found. That the server has its key
 /// is checked as always.
 #[derive(Debug)]
 struct Pinned {
-    certificate: CertificateDer<'static>,
+    certificates: Vec<CertificateDer<'static>>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -369,7 +400,7 @@ impl ServerCertVerifier for Pinned {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if *end_entity == self.certificate {
+        if self.certificates.contains(end_entity) {
             return Ok(ServerCertVerified::assertion());
         }
         Err(rustls::Error::InvalidCertificate(rustls::CertificateError::ApplicationVerificationFailure))

@@ -92,7 +92,7 @@ pub(crate) struct DeviceArgs {
     /// Trusted root certificates (PEM) for the server
     #[arg(long, value_name = "FILE", conflicts_with = "pin")]
     roots: Option<PathBuf>,
-    /// The server's own certificate (PEM), to pin
+    /// The server's own certificate (PEM), to pin. While it is being replaced, the file has both: the one in use and the next one
     #[arg(long, value_name = "FILE")]
     pin: Option<PathBuf>,
     /// What the device refuses, as a TOML file; missing keys keep their strict defaults

@@ -3,7 +3,11 @@
 //! Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is this crate's job
 
+#[cfg(feature = "network")]
+mod access;
 mod audit;
+#[cfg(feature = "network")]
+mod backup;
 mod bench;
 mod board;
 mod choices;
@@ -23,11 +27,16 @@ mod interrupt;
 mod kernels;
 mod model_folder;
 mod ngram;
+mod officer;
 mod plan;
 mod predict;
 mod pretrain;
 mod privacy;
 mod remaining;
+#[cfg(feature = "network")]
+mod restore;
+#[cfg(feature = "network")]
+mod rotate;
 #[cfg(feature = "network")]
 mod serve;
 mod sweep;
@@ -44,7 +53,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(not(feature = "network"))]
-use crate::without::no_network::{device, serve, task};
+use crate::without::no_network::{access, backup, device, restore, rotate, serve, task};
 
 /// Train keyboard language models on text that stays with the people who typed it.
 #[derive(Parser)]
@@ -84,9 +93,22 @@ enum Command {
     Experiment(Box<experiment::Command>),
     /// Run a server that trains private models with real devices.
     Serve(Box<serve::ServeArgs>),
+    /// Create the key with which a privacy officer approves tasks.
+    #[command(subcommand)]
+    Officer(officer::Command),
+    /// Create, list or revoke the tokens of those who may see and operate a server.
+    #[command(subcommand)]
+    Access(access::Command),
     /// List, pause, resume or stop the tasks of a server on this machine.
     #[command(subcommand)]
     Task(task::Command),
+    /// Copy what a server keeps, while it runs: ledgers, models, devices, and no keys.
+    Backup(backup::BackupArgs),
+    /// Restore a backup where nothing happened since it was made; otherwise write out what is left of its tasks.
+    Restore(restore::RestoreArgs),
+    /// Replace a server's certificate or enrolment token.
+    #[command(subcommand)]
+    Rotate(rotate::What),
     /// Take part in training as one device, or simulate many.
     Device(Box<device::DeviceArgs>),
     /// Measure how fast this machine is.
@@ -121,7 +143,12 @@ fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Train(args) => train::train(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Officer(command) => officer::run(&command),
+        Command::Access(command) => access::run(&command),
         Command::Task(command) => task::run(&command),
+        Command::Backup(args) => backup::run(&args),
+        Command::Restore(args) => restore::run(&args),
+        Command::Rotate(what) => rotate::run(&what),
         Command::Device(args) => self::device::run(&args),
         Command::Init(args) => init::init(&args),
         Command::Plan(args) => plan::plan(&args),

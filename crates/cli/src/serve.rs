@@ -9,6 +9,10 @@ use std::{
 };
 
 use clap::Args;
+use console::{
+    Console,
+    access::{Access, Role, Token},
+};
 use federated::{
     config::Document,
     fleet::Stop,
@@ -20,6 +24,7 @@ use federated::{
         pace::Pace,
     },
 };
+use ledger::VerifyingKey;
 use server::{
     attestation::{Attestation, ByCommand},
     http::{
@@ -27,7 +32,6 @@ use server::{
         self_signed,
     },
     sqlite::{DatabaseError, SqliteState, check_folders},
-    state::StateError,
     tasks::{Happened, ServeError, Settings, Written, serve},
     token::token_in,
 };
@@ -36,6 +40,8 @@ use crate::{
     failure::{BadInput, Interrupted},
     interrupt,
     model_folder::{read_settings, read_text},
+    officer::public_key,
+    task::approval,
     train::MachineArgs,
 };
 
@@ -44,8 +50,9 @@ const ENDS_IN: Duration = Duration::from_millis(4200);
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
-    /// Settings file of each task, with data.kind = "devices"; the file's name is the task's name
-    #[arg(required = true, value_name = "TASK.toml")]
+    /// Settings file of each task, with data.kind = "devices"; the file's name is the task's name. A privacy officer's approval is read from
+    /// TASK.approval next to it. Tasks of keyhush task create need not be named
+    #[arg(value_name = "TASK.toml")]
     tasks: Vec<PathBuf>,
     /// Address to listen on, such as 0.0.0.0:8443
     #[arg(long, value_name = "ADDRESS")]
@@ -56,7 +63,7 @@ pub(crate) struct ServeArgs {
     /// Folder for secret keys (ledgers, noise, rounds). Keep it on a different disk than --data, and out of backups
     #[arg(long, value_name = "DIR")]
     secrets: PathBuf,
-    /// Certificate chain of the server, in PEM
+    /// Certificate chain of the server, in PEM. It is read again when it is replaced, without a restart
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
     /// Private key of the certificate, in PEM
@@ -93,7 +100,14 @@ pub(crate) struct ServeArgs {
     /// repeated; without it no page is allowed
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<Origin>,
-    /// Override a setting of every task, such as rounds=10
+    /// Answer devices only: no dashboard, no admin API. By default both are on the same address, for those who have a token (keyhush access)
+    #[arg(long)]
+    no_console: bool,
+    /// Public key of a privacy officer who must have approved each task (keyhush task approve): 64 hexadecimal digits, or a file with them. May be
+    /// repeated: one of them is enough. Without it tasks need no approval
+    #[arg(long, value_name = "KEY")]
+    officer: Vec<String>,
+    /// Override a setting of every task that is named here, such as rounds=10
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Exit when all tasks are finished, instead of telling devices that there is nothing to do
@@ -112,10 +126,12 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     if !(0.0..=86_400.0).contains(&args.least_pause) {
         return Err(BadInput::wrong("least-pause", "must be from 0 to 86400 seconds").into());
     }
+    let officers = args.officer.iter().map(|given| public_key(given)).collect::<Result<Vec<_>, _>>()?;
     check_folders(&args.data, &args.secrets).map_err(unopened)?;
     let certificate = certificate(args);
     let token = token(args)?;
-    let settings = Settings {
+    let limits = Limits::default();
+    let mut settings = Settings {
         listen: args.listen,
         data: args.data.clone(),
         transport: transport(&certificate)?,
@@ -123,21 +139,30 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         attestation: args.attest.clone().map(|command| Arc::new(ByCommand::new(command)) as Arc<dyn Attestation>),
         enrolments: EnrolmentLimits { an_hour: args.enrolments, an_hour_by_address: args.enrolments_by_address },
         means: args.machine.means()?,
-        limits: Limits::default(),
+        limits,
         proxies: Proxies::new(args.trusted_proxy.clone()),
         origins: Origins::new(args.allow_origin.clone()),
         pace: Pace { least_s: args.least_pause, ..Pace::default() },
+        routes: axum::Router::new(),
         ends_with_tasks: args.until_done,
+        officers: officers.clone(),
     };
     let stop = interrupt::watch()?;
     let quiet = args.machine.quiet;
     end_in_time(stop)?;
     let welcome = welcome(args, &certificate, token.as_deref())?;
     let state = SqliteState::open(&args.data, &args.secrets).map_err(unopened)?;
+    let mut shows = None;
+    if !args.no_console {
+        let access = Access::in_secrets(&args.secrets);
+        shows = Some(dashboard(args, &certificate, &access)?);
+        settings.routes = console(args, access, limits, officers)?.router();
+    }
     serve(&state, tasks, settings, stop, &|happened| {
         say(happened, quiet);
-        if let (Happened::Listening(address), Some(welcome)) = (happened, &welcome) {
-            eprintln!("{}", welcome(*address));
+        if let Happened::Listening(address) = happened {
+            welcome.iter().for_each(|welcome| eprintln!("{}", welcome(*address)));
+            shows.iter().for_each(|shows| eprintln!("{}", shows(*address)));
         }
     })
     .map_err(refused)?;
@@ -163,20 +188,19 @@ fn end_in_time(stop: &'static Stop) -> anyhow::Result<()> {
 }
 
 /// Errors that a person can mend are bad input.
-fn refused(error: ServeError) -> anyhow::Error {
+pub(crate) fn refused(error: ServeError) -> anyhow::Error {
     match error {
         ServeError::Config(error) => crate::failure::of_config(&error).into(),
         ServeError::Run(error) => crate::failure::refused(*error),
         ServeError::Http(error) => unusable(*error),
-        ServeError::SameTask { .. } | ServeError::OtherTerms { .. } | ServeError::State(StateError::Name(_)) => {
-            BadInput::Refused(error.to_string()).into()
-        }
+        ServeError::OtherTerms { .. } | ServeError::NoTask => BadInput::Refused(error.to_string()).into(),
+        error if error.is_of_the_task() => BadInput::Refused(error.to_string()).into(),
         other => other.into(),
     }
 }
 
 /// Folders and modes are a person's to mend; a disk that fails is not.
-fn unopened(error: DatabaseError) -> anyhow::Error {
+pub(crate) fn unopened(error: DatabaseError) -> anyhow::Error {
     match error {
         DatabaseError::Folders { .. } => BadInput::Refused(error.to_string()).into(),
         DatabaseError::Loose { .. } | DatabaseError::Linked { .. } | DatabaseError::Foreign { .. } => {
@@ -187,7 +211,7 @@ fn unopened(error: DatabaseError) -> anyhow::Error {
 }
 
 /// Addresses, certificates and keys that cannot be used are bad input; a disk that fails is not.
-fn unusable(error: HttpError) -> anyhow::Error {
+pub(crate) fn unusable(error: HttpError) -> anyhow::Error {
     match error {
         HttpError::File(_) => error.into(),
         HttpError::Listen(ListenError::Address { .. }) => BadInput::wrong("listen", error).into(),
@@ -205,7 +229,8 @@ fn written(path: &Path, set: &[String]) -> anyhow::Result<Written> {
     let config = Document::new(&text, set).and_then(|document| document.config());
     // There may be several tasks: which one is wrong is said too.
     let config = config.map_err(|e| BadInput::Refused(format!("{}: {e}", path.display())))?;
-    Ok(Written { name, config })
+    let approval = approval(None, path)?;
+    Ok(Written { name, config, approval })
 }
 
 /// Which certificate a server has.
@@ -256,10 +281,17 @@ fn transport(certificate: &Certificate<'_>) -> anyhow::Result<Transport> {
     Ok(match certificate {
         Certificate::None => Transport::PlainOnLoopback,
         Certificate::Given(certificate, key) => {
-            Transport::Tls(Arc::new(Identity::from_files(certificate, key).map_err(unusable)?))
+            Transport::Tls(Arc::new(told(Identity::from_files(certificate, key).map_err(unusable)?)))
         }
-        Certificate::Made { folder, names } => Transport::Tls(Arc::new(self_signed(folder, names).map_err(unusable)?)),
+        Certificate::Made { folder, names } => {
+            Transport::Tls(Arc::new(told(self_signed(folder, names).map_err(unusable)?)))
+        }
     })
+}
+
+/// The log has it when a certificate is replaced, or is not.
+fn told(identity: Identity) -> Identity {
+    identity.telling(|words| eprintln!("{words}"))
 }
 
 /// Where the token lies: the operator's file, or one that is drawn. None where anybody may enrol.
@@ -271,6 +303,62 @@ fn token(args: &ServeArgs) -> anyhow::Result<Option<PathBuf>> {
     }
 }
 
+/// The console, on a reader of the server's state.
+fn console(
+    args: &ServeArgs,
+    access: Access,
+    limits: Limits,
+    officers: Vec<VerifyingKey>,
+) -> anyhow::Result<Console<SqliteState>> {
+    let state = Arc::new(SqliteState::read(&args.data).map_err(unopened)?);
+    Ok(Console { state, data: args.data.clone(), access, officers, limits })
+}
+
+/// The dashboard's address. The first time that a person starts a server at a terminal, a token is created, and the address has it. It is not printed where
+/// the output may be kept, as in the journal of a service: there the words say how to create one.
+fn dashboard(
+    args: &ServeArgs,
+    certificate: &Certificate<'_>,
+    access: &Access,
+) -> anyhow::Result<impl Fn(SocketAddr) -> String + use<>> {
+    let is_new = !access.exists().map_err(crate::access::refused)?;
+    let token = if is_new && std::io::stderr().is_terminal() {
+        Some(access.create("first", Role::Operator).map_err(crate::access::refused)?)
+    } else {
+        None
+    };
+    let scheme = if args.plain_http { "http" } else { "https" };
+    let name = host(certificate);
+    let create = format!("keyhush access create NAME --role viewer --secrets {}", args.secrets.display());
+    Ok(move |address: SocketAddr| {
+        let host = name.clone().unwrap_or_else(|| bracketed(address.ip()));
+        let place = format!("{scheme}://{host}:{}/", address.port());
+        match token.as_ref().map(Token::text) {
+            Some(token) => format!(
+                "dashboard: {place}#token={token}\nthe token has the role operator and is shown once; for other people: {create}"
+            ),
+            None if is_new => format!("dashboard: {place}; nobody has a token yet: {create}"),
+            None => format!("dashboard: {place}"),
+        }
+    })
+}
+
+/// The first name of a certificate that is made, which clients may call the server.
+fn host(certificate: &Certificate<'_>) -> Option<String> {
+    match certificate {
+        Certificate::Made { names, .. } => names.first().cloned(),
+        _ => None,
+    }
+}
+
+/// An address as it is written in a URL.
+fn bracketed(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
+}
+
 /// The command to connect a device, if the server generated its certificate or token.
 fn welcome(
     args: &ServeArgs,
@@ -278,11 +366,11 @@ fn welcome(
     token: Option<&Path>,
 ) -> anyhow::Result<Option<impl Fn(SocketAddr) -> String>> {
     let (mut flags, mut words, mut name) = (String::new(), String::new(), None);
-    if let Certificate::Made { folder, names } = certificate {
+    if let Certificate::Made { folder, .. } = certificate {
         let path = folder.join("cert.pem");
         flags.push_str(&format!(" --pin {}", path.display()));
         words = format!("SHA-256 of the certificate: {}\n", fingerprint(&path).map_err(unusable)?);
-        name = names.first().cloned();
+        name = host(certificate);
     } else if let Certificate::Given(..) = certificate {
         flags.push_str(" --roots FILE");
     }
@@ -293,7 +381,7 @@ fn welcome(
     let drawn = args.token.is_none() && !args.anybody;
     let made = matches!(certificate, Certificate::Made { .. });
     Ok((drawn || made).then_some(move |address: SocketAddr| {
-        let host = name.clone().unwrap_or_else(|| address.ip().to_string());
+        let host = name.clone().unwrap_or_else(|| bracketed(address.ip()));
         format!(
             "{words}to connect a device: keyhush device --server {scheme}://{host}:{}{flags} --text DIR",
             address.port()
@@ -329,6 +417,7 @@ fn say(happened: &Happened<'_>, quiet: bool) {
                 );
             }
         }
+        Happened::Refused { task, why } => eprintln!("{time}{task}: refused, and not begun: {why}"),
         Happened::Broken { task, error } => eprintln!("{time}{task}: cannot continue: {error}"),
         _ if quiet => {}
         Happened::Running { task, round } => eprintln!("{time}{task}: running, {} done", counted(*round, "round")),
@@ -353,6 +442,7 @@ fn say(happened: &Happened<'_>, quiet: bool) {
         }
         Happened::Failed { task, failed } => eprintln!("{time}{task}: {failed}"),
         Happened::FailedEvaluation { task, failed } => eprintln!("{time}{task}: {failed}"),
+        Happened::Created { task } => eprintln!("{time}{task}: created"),
         Happened::Over { task, folder } => {
             eprintln!("{time}{task}: finished; model, statement and ledger are in {}", folder.display());
         }

@@ -30,6 +30,18 @@ pub(crate) mod no_network {
         pub(crate) use super::{Anything as ServeArgs, run};
     }
 
+    pub(crate) mod backup {
+        pub(crate) use super::{Anything as BackupArgs, run};
+    }
+
+    pub(crate) mod restore {
+        pub(crate) use super::{Anything as RestoreArgs, run};
+    }
+
+    pub(crate) mod rotate {
+        pub(crate) use super::task::{Command as What, run};
+    }
+
     pub(crate) mod device {
         pub(crate) use super::{Anything as DeviceArgs, run};
     }
@@ -42,10 +54,14 @@ pub(crate) mod no_network {
         pub(crate) use super::{Anything as SlowArgs, run};
     }
 
+    pub(crate) mod access {
+        pub(crate) use super::task::{Command, run};
+    }
+
     pub(crate) mod task {
         use super::{BadInput, NETWORK, OsString, Subcommand, missing};
 
-        /// Whatever is to be done with a task.
+        /// Whatever is to be done.
         #[derive(Subcommand)]
         #[command(after_help = missing(NETWORK))]
         pub(crate) enum Command {

@@ -117,6 +117,7 @@ fn plan(randomness: Randomness) -> Fallible<Plan> {
             what: "a model trained on a public web crawl".into(),
             why: "the crawl is published by its makers".into(),
         }),
+        after: Vec::new(),
         public_data: Vec::new(),
         randomness,
         aggregation: Aggregation::Secure {

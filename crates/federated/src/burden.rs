@@ -153,6 +153,7 @@ mod tests {
             data: DataSource::MadeUp { what: "nobody".into() },
             start: Start::Random,
             non_private: None,
+            after: Vec::new(),
             public_data: Vec::new(),
             counted: None,
             general: None,

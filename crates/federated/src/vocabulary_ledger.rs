@@ -104,6 +104,7 @@ fn plan(population: u64, size: usize) -> Result<Plan, VocabularyLedgerError> {
         group: 1,
         budget: None,
         start: Start::Random,
+        after: Vec::new(),
         public_data: Vec::new(),
         randomness: Randomness::Secret,
         aggregation: Aggregation::Plain { sees_updates: "whoever runs this program".into() },

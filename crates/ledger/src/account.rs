@@ -64,6 +64,9 @@ impl Account {
     /// The account of a ledger that holds its first entry only.
     pub(crate) fn open(opening: Opening) -> Result<Self, LedgerError> {
         opening.plan.check()?;
+        if let Some(approval) = &opening.approval {
+            approval.check(&opening.plan)?;
+        }
         Ok(Self {
             opening,
             streams: BTreeMap::new(),
@@ -232,8 +235,16 @@ impl Account {
         self.plan().phase(stream).is_some_and(|phase| phase.participation.is_sampled())
     }
 
-    /// A run that starts from another ledger's model imports that ledger before it releases anything (rule P15).
+    /// A run that starts from another ledger's model, or comes after another task over the same devices, imports that ledger before it
+    /// releases anything (rule P15).
     fn check_started(&self) -> Result<(), LedgerError> {
+        let is_imported = |head| self.imports.iter().any(|i| i.kind != ImportKind::SweepRun && i.head == head);
+        if let Some(head) = self.plan().after.iter().find(|head| !is_imported(**head)) {
+            return Err(LedgerError::plan(
+                "after",
+                format!("the ledger of the earlier task, {head}, must be imported first"),
+            ));
+        }
         let Start::Ledger { head } = self.plan().start else { return Ok(()) };
         let imported = self.imports.iter().any(|i| i.kind == ImportKind::StartingModel && i.head == head);
         if imported {
@@ -332,20 +343,22 @@ impl Account {
         self.participations.extend(digest.map(|digest| (entry, digest, released)));
     }
 
-    /// All that this run released, and the model from which it started: what the budget is for.
+    /// All that this run released, the model from which it started, and earlier tasks over the same devices: what the budget is for.
     pub(crate) fn run_event(&self) -> PrivacyEvent {
-        let start = self.imported(ImportKind::StartingModel);
-        PrivacyEvent::Compose { events: start.chain(self.own_events()).collect() }
+        PrivacyEvent::Compose { events: self.before().chain(self.own_events()).collect() }
     }
 
-    /// All that this run would release by its plan, the model from which it started, and what was released without privacy,
-    /// which no plan foresees.
+    /// The same with all that this run would release by its plan, and what was released without privacy, which no plan foresees.
     pub(crate) fn planned_event(&self) -> PrivacyEvent {
-        let start = self.imported(ImportKind::StartingModel);
         let bare = |event: &PrivacyEvent| matches!(event, PrivacyEvent::NonPrivate { .. });
         let without_privacy = self.streams.values().flat_map(|s| s.additional.iter().map(|(event, _)| event.clone()));
-        let events = start.chain([self.plan().event()]).chain(without_privacy.filter(bare)).collect();
+        let events = self.before().chain([self.plan().event()]).chain(without_privacy.filter(bare)).collect();
         PrivacyEvent::Compose { events }
+    }
+
+    /// What was released before this run, and counts for it.
+    fn before(&self) -> impl Iterator<Item = PrivacyEvent> + '_ {
+        self.imported(ImportKind::StartingModel).chain(self.imported(ImportKind::EarlierTask))
     }
 
     /// The events of the imports of one kind.

@@ -4,6 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use crate::{
     account::{Account, Failure},
+    approval::Approval,
     budget,
     chain::Chain,
     digest::Digest,
@@ -73,10 +74,25 @@ impl<S: LedgerStore> Ledger<S> {
     /// # Errors
     /// When the plan contradicts itself, or the store is not empty or fails.
     #[cfg(feature = "os-entropy")]
-    pub fn create(mut store: S, plan: Plan, key: SigningKey, time: u64) -> Result<Self, LedgerError> {
+    pub fn create(store: S, plan: Plan, key: SigningKey, time: u64) -> Result<Self, LedgerError> {
+        Self::create_approved(store, plan, None, key, time)
+    }
+
+    /// The same with the approval of the plan by a privacy officer, where there is one.
+    ///
+    /// # Errors
+    /// As [`Self::create`]; and when the approval is not of this plan.
+    #[cfg(feature = "os-entropy")]
+    pub fn create_approved(
+        mut store: S,
+        plan: Plan,
+        approval: Option<Approval>,
+        key: SigningKey,
+        time: u64,
+    ) -> Result<Self, LedgerError> {
         plan.check()?;
         let id = Digest::of("keyhush ledger id v1", &*crate::keys::random_seed()?);
-        let opening = Opening { format: crate::entry::FORMAT, id, key: key.verifying_key(), plan };
+        let opening = Opening { format: crate::entry::FORMAT, id, key: key.verifying_key(), plan, approval };
         let account = Account::open(opening.clone())?;
         let content = Content { index: 0, previous: Digest::ZERO, time, body: Body::Opening(Box::new(opening)) };
         let entry = signed(content, &key)?;
@@ -518,7 +534,7 @@ impl<S: LedgerStore> Ledger<S> {
         self.account.admit(body)?;
         let counts = match body {
             Body::Release(_) => true,
-            Body::Import(import) => import.kind == ImportKind::StartingModel,
+            Body::Import(import) => import.kind != ImportKind::SweepRun,
             _ => false,
         };
         if counts && self.plan().budget.is_some() {
@@ -535,6 +551,19 @@ impl<S: LedgerStore> Ledger<S> {
         self.chain.accept(&entry)?;
         self.account.add(entry.index(), entry.body());
         Ok(Receipt { entry: entry.index(), head: self.chain.head(), repeated: false })
+    }
+
+    /// Refuses a plan that this privacy officer did not approve. That an approval is of the plan was checked when the ledger was opened.
+    ///
+    /// # Errors
+    /// When nobody approved it, or somebody else did.
+    pub fn check_approved_by(&self, officer: &VerifyingKey) -> Result<(), LedgerError> {
+        let problem = match &self.opening().approval {
+            Some(approval) if approval.officer == *officer => return Ok(()),
+            Some(approval) => format!("the plan was approved by {}, not by {officer}", approval.officer),
+            None => format!("nobody approved the plan, and {officer} was to"),
+        };
+        Err(LedgerError::Approval { problem })
     }
 
     /// The plan's limit.

@@ -45,6 +45,7 @@ pub fn plan() -> Plan {
         group: 1,
         budget: None,
         start: Start::Random,
+        after: Vec::new(),
         public_data: Vec::new(),
         randomness: Randomness::Secret,
         aggregation: Aggregation::Plain { sees_updates: "nobody".into() },

@@ -11,6 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    approval::Approval,
     digest::{Digest, hex, unhex},
     head::Head,
     keys::{SigningKey, VerifyingKey},
@@ -84,6 +85,9 @@ pub struct Opening {
     pub key: VerifyingKey,
     /// The plan.
     pub plan: Plan,
+    /// The privacy officer's signature of it; none where nobody approved it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
 }
 
 /// How a release's event is charged.
@@ -221,6 +225,8 @@ pub struct BegunAttempt {
 pub enum ImportKind {
     /// The run started from that ledger's model.
     StartingModel,
+    /// That ledger's run was an earlier task over the same devices.
+    EarlierTask,
     /// That ledger's run was another of the same sweep over the same users.
     SweepRun,
 }

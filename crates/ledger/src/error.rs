@@ -28,6 +28,12 @@ pub enum LedgerError {
     /// Workers that left something out.
     #[error("the release was not recorded and must not be used: {0}")]
     Undone(#[from] Undone),
+    /// A privacy officer's approval is not valid, or is missing.
+    #[error("the approval by a privacy officer is not valid: {problem}")]
+    Approval {
+        /// What is wrong with it.
+        problem: String,
+    },
     /// An earlier write failed, so what is durable is not known.
     #[error("an earlier write to this ledger failed; open it again to find out what was written")]
     Poisoned,

@@ -7,7 +7,7 @@
 //! the whole plan would release, and the whole plan's epsilon is what holds. With a filter its budget does, however little
 //! was spent.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     book::Ledger,
@@ -19,7 +19,7 @@ use crate::{
 use privacy::{accountant::Judgement, event::PrivacyEvent, units::Epsilon};
 
 /// The basis of a stated epsilon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// What was released: when the run ended was fixed before it began.

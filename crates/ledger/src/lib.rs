@@ -12,6 +12,7 @@
 //! | module         | what it is                                                                    |
 //! |----------------|-------------------------------------------------------------------------------|
 //! | `plan`         | the plan in the first entry: everything decided before the data was opened    |
+//! | `approval`     | a privacy officer's signature of a plan                                       |
 //! | `entry`        | one entry, one line: index, hash of the previous one, body, signature         |
 //! | `chain`        | checks that entries follow each other, and that a head lies on them           |
 //! | `account`      | summarizes the entries: streams, steps, the composed event                    |
@@ -30,6 +31,7 @@
 //! | `contract`     | the tests that every store must pass (a feature)                              |
 
 mod account;
+mod approval;
 mod book;
 mod budget;
 mod chain;
@@ -54,6 +56,7 @@ mod verify;
 mod written;
 
 pub use account::Failure;
+pub use approval::Approval;
 pub use book::{Attempt, Ledger, Publication};
 pub use chain::Chain;
 pub use digest::{Digest, HexError, hex, unhex};

@@ -168,7 +168,7 @@ impl<S: LedgerStore> Ledger<S> {
 
     /// All that counts, with the observed participations in the place of the limits of this run. What was imported stays as it is.
     fn observed_event(&self, table: &SideTable) -> PrivacyEvent {
-        let imported = [ImportKind::StartingModel, ImportKind::SweepRun].into_iter();
+        let imported = [ImportKind::StartingModel, ImportKind::EarlierTask, ImportKind::SweepRun].into_iter();
         let mut events: Vec<PrivacyEvent> = imported.flat_map(|kind| self.account.imported(kind)).collect();
         for (stream, released) in self.account.events_by_stream() {
             let limits = self.plan().phase(stream).map(|phase| phase.participation);

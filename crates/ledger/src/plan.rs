@@ -206,6 +206,9 @@ pub struct Plan {
     pub budget: Option<Budget>,
     /// What the model was before.
     pub start: Start,
+    /// The ledgers of earlier tasks over the same devices, by their heads: they are imported before anything is released.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<Head>,
     /// Other data that is taken to be public.
     pub public_data: Vec<PublicData>,
     /// Where the noise comes from.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
+    approval::Approval,
     book::Ledger,
     digest::Digest,
     entry::{Closing, DataChanged},
@@ -33,6 +34,9 @@ pub struct Verification {
     pub key: VerifyingKey,
     /// Whether the caller pinned that key.
     pub key_pinned: bool,
+    /// The privacy officer's approval of the plan, whose signature is valid; none where nobody approved it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
     /// The heads that were shown; all lie on the chain.
     pub heads: HeadCheck,
     /// The stored vectors that have the digest of their entry.
@@ -90,6 +94,8 @@ pub struct HeadCheck {
 
 /// What no check can show.
 const KEY_HOLDER: &str = "the holder of the signing key can write any ledger that passes verification";
+const APPROVED_KEY_HOLDER: &str =
+    "the holder of the signing key can write any ledger of the approved plan that passes verification";
 const NO_HEAD: &str = "no head was given, so missing entries at the end cannot be detected; give a head from a statement, checkpoint or model";
 const NO_KEY: &str =
     "the key is the one named in the ledger itself; compare it with the key you know, or pin it with --key";
@@ -122,6 +128,7 @@ impl<S: LedgerStore> Ledger<S> {
             head,
             key: self.key(),
             key_pinned: pinned.is_some(),
+            approval: self.opening().approval.clone(),
             heads: HeadCheck { given: heads.to_vec(), entries_since: known.map(|known| head.length - known) },
             vectors_matching,
             vectors_absent,
@@ -140,7 +147,7 @@ impl<S: LedgerStore> Ledger<S> {
             holds: secret && judgement.epsilon.is_finite(),
             max_epsilon,
             warnings: self.warnings().to_vec(),
-            not_shown: not_shown(heads, pinned),
+            not_shown: not_shown(heads, pinned, self.opening().approval.is_some()),
         })
     }
 
@@ -162,8 +169,8 @@ impl<S: LedgerStore> Ledger<S> {
     }
 }
 
-fn not_shown(heads: &[Head], pinned: Option<&VerifyingKey>) -> Vec<String> {
-    let mut words = vec![KEY_HOLDER.to_owned()];
+fn not_shown(heads: &[Head], pinned: Option<&VerifyingKey>, approved: bool) -> Vec<String> {
+    let mut words = vec![if approved { APPROVED_KEY_HOLDER } else { KEY_HOLDER }.to_owned()];
     if heads.is_empty() {
         words.push(NO_HEAD.into());
     }

@@ -449,3 +449,26 @@ fn participations_belong_to_their_attempt_and_name_nobody_twice() {
     let error = publish_with(&mut ledger, "model", 0, &tree(&[1]), Some(&record)).unwrap_err();
     assert!(matches!(error, LedgerError::OtherAttempt { .. }), "{error}");
 }
+
+/// More budget is a new task that counts the ledger of the first: before it does nothing is released, and its cost is in everything.
+#[test]
+fn p15_nothing_is_released_before_an_earlier_task_is_counted() {
+    let plan = model_plan(4);
+    let stream = plan.phases[0].stream.clone();
+    let earlier = ledger(plan.clone());
+    let import = earlier.as_import(ImportKind::EarlierTask, "the task words", true);
+    let next = Plan { after: vec![import.head], ..plan };
+    let mut book = ledger(next.clone());
+    let refused = book.begin_attempt(&stream, 0, 10).unwrap_err();
+    assert!(refused.to_string().contains("must be imported first"), "{refused}");
+    let alone = book.guaranteed().unwrap().epsilon;
+    let _receipt = book.record_import(import.clone(), 3).unwrap();
+    let both = book.guaranteed().unwrap().epsilon;
+    assert!(both > alone, "{both} after {alone}");
+    book.begin_attempt(&stream, 0, 10).unwrap();
+    assert!(book.record_import(import.clone(), 4).is_err(), "it is counted once");
+    // A budget that the earlier task has used up is refused before the first round.
+    let less = Epsilon::new(alone.get() / 2.0).unwrap();
+    let mut poor = ledger(Plan { budget: Some(Budget::Fixed { max_epsilon: less }), ..next });
+    assert!(matches!(poor.record_import(import, 5), Err(LedgerError::BudgetExceeded { .. })));
+}

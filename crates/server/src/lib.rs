@@ -10,12 +10,14 @@
 //! | [`tasks`]  | a server with its tasks: started, resumed, stopped                                 |
 //! | [`orders`] | the operator's orders: run, pause or stop a task                                   |
 //! | [`listing`] | the state of each task, read while a server runs                                   |
+//! | [`backup`] | copies of what a server keeps, and what can be done with them                      |
 //! | [`attestation`] | asks the operator's attestation command about a device that enrols             |
 //! | [`token`]  | the enrolment token, if the operator supplies none                                 |
 //! | [`state`]  | all durable state, as a trait                                                      |
 //! | [`sqlite`] | the same in one SQLite file: devices, attempts, ledgers, runs               |
 
 pub mod attestation;
+pub mod backup;
 mod blobs;
 mod heard;
 pub mod http;

@@ -3,6 +3,8 @@
 //! Nothing here is a secret's, and nothing is exact but what operators may see (rule P26): how many devices are enrolled. Epsilons
 //! come with what they mean (rule P23): while a task runs, what holds is its whole plan's.
 
+use std::path::Path;
+
 use device::guard::TaskDigest;
 use federated::{
     home::Records,
@@ -12,16 +14,16 @@ use federated::{
 };
 use ledger::{Basis, Ended, Ledger, LedgerError, LedgerStore, unhex};
 use privacy::{Delta, rng::Randomness};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     orders::Orders,
     state::{Note, State, TaskState},
-    tasks::ServeError,
+    tasks::{ServeError, created::Created},
 };
 
 /// The state of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stands {
     /// A server runs it.
@@ -38,6 +40,8 @@ pub enum Stands {
     Broken,
     /// No server runs it now.
     NotServed,
+    /// It was created, and the server refused it before it began.
+    Refused,
 }
 
 /// The state of a task, for display.
@@ -65,8 +69,29 @@ pub struct Listed {
     pub ledger: Option<Spent>,
 }
 
+impl Listed {
+    /// Why an order cannot be given: what is over stays over, and what is being stopped is stopped.
+    #[must_use]
+    pub fn refuses(&self, order: Order) -> Option<String> {
+        refuses((&self.task, self.why.as_deref().unwrap_or_default()), self.state, self.wanted, order)
+    }
+}
+
+/// The same of a task of this name that stands so for this reason, and of which this is wanted.
+#[must_use]
+pub fn refuses((name, why): (&str, &str), state: Stands, wanted: Order, order: Order) -> Option<String> {
+    match state {
+        Stands::Over => Some(format!("{name} has finished ({why}) and cannot be changed")),
+        Stands::Refused => Some(format!("{name} was refused and never began: {why}")),
+        _ if wanted == Order::Stop && order != Order::Stop => {
+            Some(format!("{name} is being stopped, which cannot be undone"))
+        }
+        _ => None,
+    }
+}
+
 /// The privacy cost of a task, from its ledger.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Spent {
     /// Rounds that were released.
     pub rounds: u64,
@@ -98,6 +123,37 @@ pub struct Spent {
 pub fn list<S: State>(state: &S, orders: &Orders) -> Result<Vec<Listed>, ServeError> {
     let served = state.is_served()?;
     state.names()?.iter().map(|name| listed(state, orders, served, name)).collect()
+}
+
+/// The same, with the tasks that were created in a data folder and that no server has begun yet, or that it refused. `state` is none where no
+/// server was ever started on it.
+///
+/// # Errors
+/// As [`list`]; or when the disk fails.
+pub fn list_in<S: State>(state: Option<&S>, data: &Path) -> Result<Vec<Listed>, ServeError> {
+    let (orders, created) = (Orders::in_data(data), Created::in_data(data));
+    let mut all = state.map_or(Ok(Vec::new()), |state| list(state, &orders))?;
+    let enrolled = state.map_or(Ok(0), |state| state.coordinator().enrolled())?;
+    let waiting = created.names()?.into_iter().map(|name| (name, None));
+    for (name, refused) in waiting.chain(created.refused()?.into_iter().map(|(name, why)| (name, Some(why)))) {
+        if !all.iter().any(|listed| listed.task == name) {
+            let state = if refused.is_some() { Stands::Refused } else { Stands::NotServed };
+            let (wanted, digest, asked, ledger) = (orders.of(&name), None, None, None);
+            all.push(Listed {
+                task: name,
+                digest,
+                state,
+                wanted,
+                obeyed: false,
+                why: refused,
+                enrolled,
+                asked,
+                ledger,
+            });
+        }
+    }
+    all.sort_by(|a, b| a.task.cmp(&b.task));
+    Ok(all)
 }
 
 fn listed<S: State>(state: &S, orders: &Orders, served: bool, name: &str) -> Result<Listed, ServeError> {

@@ -94,6 +94,13 @@ pub trait State: Send + Sync {
     fn is_served(&self) -> Result<bool, StateError>;
 }
 
+/// Whether a task can have a name: it is that of folders and files too.
+#[must_use]
+pub fn is_task_name(name: &str) -> bool {
+    let known = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    (1..=64).contains(&name.len()) && name.chars().all(known) && !name.starts_with('.')
+}
+
 /// The state of one task. Clones are the same.
 pub trait TaskState: Clone + Send + Sync {
     /// Where its run is kept.

@@ -18,7 +18,7 @@ use federated::{
     engine::Means,
     fleet::{
         Fleet, FleetError, Stop, WithEvaluations,
-        network::{Driver, Network, NetworkTask, Reads, destroy_key_of_settled},
+        network::{Driver, Network, NetworkTask, destroy_key_of_settled},
     },
     home::{Home, LEDGER_FILE, Log, Paper, Records, STATEMENT_FILE, STATEMENT_JSON},
     ledger_file::Place,
@@ -29,15 +29,14 @@ use federated::{
     protocol::{
         admission::{Admission, EnrolmentLimits},
         coordinator::{Coordinator, CoordinatorError},
-        left_out::LeaveOut,
         order::Order,
         pace::Pace,
-        store::{AttemptAt, Store, StoreError, Write},
+        store::{Store, StoreError, Write},
     },
     round::{RoundError, attempts::Failed, evaluation::FailedEvaluation},
     run::{Opened, Run, RunError},
 };
-use ledger::{Ledger, LedgerError, hex, unhex};
+use ledger::{Approval, Ledger, LedgerError, VerifyingKey, hex, unhex};
 use lm::folder::{Files, Folder, FolderError, Source};
 use secagg::entropy::Entropy;
 use thiserror::Error;
@@ -50,7 +49,15 @@ use crate::{
     state::{AfterRound, Note, State, StateError, TaskState},
 };
 
+pub mod created;
+mod entering;
 mod threads;
+
+use self::{
+    created::Created,
+    entering::{Entering, Rules},
+};
+pub use entering::{Checked, check_new, planned};
 
 /// Where the models and statements of tasks are put that are over.
 const MODELS: &str = "models";
@@ -81,8 +88,13 @@ pub struct Settings {
     pub origins: Origins,
     /// When devices are to come back.
     pub pace: Pace,
+    /// Routes that are answered beside the protocol's, such as a console's; none by default. They must have no path below /v1, nor /healthz,
+    /// and no fallback.
+    pub routes: axum::Router,
     /// Whether it ends when all its tasks are over.
     pub ends_with_tasks: bool,
+    /// The privacy officers of whom one must have approved each task; where there is none, tasks need no approval.
+    pub officers: Vec<VerifyingKey>,
 }
 
 /// A task, as a person wrote it.
@@ -91,6 +103,8 @@ pub struct Written {
     pub name: String,
     /// The task's settings.
     pub config: Config,
+    /// The approval of its plan by a privacy officer.
+    pub approval: Option<Approval>,
 }
 
 /// An event on a server, for its log. Only what operators may see is exact (rule P26).
@@ -160,6 +174,18 @@ pub enum Happened<'a> {
         /// Where its model and statement are.
         folder: &'a Path,
     },
+    /// A task that was created was taken up.
+    Created {
+        /// The task's name.
+        task: &'a str,
+    },
+    /// A task that was created cannot be begun, and is none any more.
+    Refused {
+        /// The task's name.
+        task: &'a str,
+        /// Why not.
+        why: &'a str,
+    },
     /// A task cannot continue; the others do.
     Broken {
         /// The task's name.
@@ -223,8 +249,43 @@ pub enum ServeError {
     #[error("the operating system provided no randomness")]
     Randomness(#[source] getrandom::Error),
     /// The server has no task.
-    #[error("there is no task to serve")]
+    #[error("there is no task to serve: name a TASK.toml, or create a task with keyhush task create")]
     NoTask,
+    /// Nobody who may approved a task.
+    #[error("{name}: {problem}")]
+    Approval {
+        /// The task's name.
+        name: String,
+        /// What is missing or wrong, and what to do.
+        problem: String,
+    },
+    /// A task of this name was begun, or was created.
+    #[error("there is a task called {name:?} already: {problem}")]
+    Taken {
+        /// The task's name.
+        name: String,
+        /// How that one differs, and what to do.
+        problem: String,
+    },
+    /// A task that was begun cannot be opened any more.
+    #[error("the task {name} in the folder tasks of --data cannot be opened: {problem}")]
+    Created {
+        /// The task's name.
+        name: String,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// A name that no task can have.
+    #[error(
+        "{name:?} is not a valid task name: use 1 to 64 letters, digits, '-', '_' and '.', and no '.' at the start"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Another task is being created.
+    #[error("another task is being created; try again")]
+    Busy,
     /// The pseudonym key of a run that is not over is gone.
     #[error("the pseudonym key of {name} is missing from its secrets; the run cannot continue")]
     NoPseudonyms {
@@ -260,6 +321,36 @@ macro_rules! boxed {
 }
 
 boxed!(Run(RunError), Coordinator(CoordinatorError), Http(HttpError), Ledger(LedgerError));
+
+impl ServeError {
+    /// Whether a person can mend it in what they wrote of a task: then the others go on, and this one is refused.
+    #[must_use]
+    pub fn is_of_the_task(&self) -> bool {
+        match self {
+            Self::Config(_)
+            | Self::Folder(_)
+            | Self::SameTask { .. }
+            | Self::Approval { .. }
+            | Self::Taken { .. }
+            | Self::Name { .. }
+            | Self::State(StateError::Name(_)) => true,
+            Self::Run(error) => {
+                matches!(**error, RunError::Config(_) | RunError::Model(_) | RunError::Undecided { .. })
+            }
+            Self::Ledger(error) => !matches!(**error, LedgerError::Storage { .. } | LedgerError::Poisoned),
+            _ => false,
+        }
+    }
+
+    /// The same with the name of the task that it is about, where its words do not have it.
+    fn of(self, name: &str) -> Self {
+        match self {
+            Self::Config(error) => Self::Created { name: name.to_owned(), problem: error.to_string() },
+            Self::Run(error) => Self::Created { name: name.to_owned(), problem: error.to_string() },
+            other => other,
+        }
+    }
+}
 
 /// Where the runs of tasks are kept.
 type HomeOf<S> = <<S as State>::Task as TaskState>::Home;
@@ -308,31 +399,21 @@ pub fn serve<S: State>(
     happens: &(dyn Fn(&Happened<'_>) + Sync),
 ) -> Result<(), ServeError> {
     let Settings { listen, data, transport, admission, attestation, .. } = settings;
-    let Settings { enrolments, means, limits, proxies, origins, pace, ends_with_tasks, .. } = settings;
+    let Settings { enrolments, means, limits, proxies, origins, pace, routes, ends_with_tasks, officers, .. } =
+        settings;
     let store = state.coordinator();
-    let ready = ready(tasks, &store.realm()?, state)?;
-    let orders = Orders::in_data(&data);
+    let (orders, created) = (Orders::in_data(&data), Created::in_data(&data));
+    let rules = Rules { realm: store.realm()?, officers };
+    let ready = entering::ready(tasks, &created, (&rules, &data), state, happens)?;
+    if ready.is_empty() && ends_with_tasks {
+        return Err(ServeError::NoTask);
+    }
     leave_others(&ready, state)?;
     let mut coordinator = Coordinator::new(Arc::clone(&store), admission, pace, now_ms())?;
     for task in &ready {
-        for (network, stream) in task.tasks() {
-            let NetworkTask { digest, asking, .. } = *network;
-            let Stands { begun, opens_again } = Stands::of(task.state.home(), &*store, &digest, stream)?;
-            coordinator.add_task(digest, asking, begun)?;
-            if opens_again {
-                coordinator.opens_again(&digest)?;
-            }
-            if network.evaluation {
-                coordinator.only_while_open(&digest)?;
-            }
-            coordinator.order(&digest, orders.of(&task.name), now_ms())?;
-            if network.secure {
-                let (after, population) = (task.plan.devices.leave_out_after, asking.population);
-                let mut between_equals = [0; 32];
-                getrandom::fill(&mut between_equals).map_err(ServeError::Randomness)?;
-                coordinator.leave_out(&digest, LeaveOut { after, population, between_equals })?;
-            }
-        }
+        Entering::of(task, &*store, orders.of(&task.name))?
+            .iter()
+            .try_for_each(|e| e.enter(&mut coordinator, now_ms()))?;
     }
     coordinator.limit_enrolments(enrolments, state.place_key()?, now_ms())?;
     let (hub, thread) = Hub::start(coordinator, Arc::clone(&store), ROOM)?;
@@ -341,10 +422,21 @@ pub fn serve<S: State>(
     let server = runtime.block_on(http::bind(listen, transport, limits))?.behind(proxies).open_to(origins);
     happens(&Happened::Listening(server.address()));
     let (closing, closed) = tokio::sync::oneshot::channel();
-    let app = http::app(Arc::new(hub.clone()), limits);
+    let app = http::app(Arc::new(hub.clone()), limits).merge(routes);
     let door = runtime.spawn(server.serve(app, async { _ = closed.await }));
-    let serving = Serving { hub: &hub, state, store: &*store, orders: &orders, means, data: &data, stop, happens };
-    let run = serving.run_until_it_stops(&ready, ends_with_tasks, closing);
+    let serving = Serving {
+        hub: &hub,
+        state,
+        store: &*store,
+        orders: &orders,
+        created: &created,
+        rules: &rules,
+        means,
+        data: &data,
+        stop,
+        happens,
+    };
+    let run = serving.run_until_it_stops(ready, ends_with_tasks, closing);
     let served = runtime.block_on(door);
     hub.stop();
     thread.join().map_err(|_| ServeError::Died)?;
@@ -367,57 +459,6 @@ fn judged(run: Result<(), ServeError>, failure: Option<String>, served: &Served)
 fn runtime() -> Result<tokio::runtime::Runtime, ServeError> {
     let built = tokio::runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(16).build();
     built.map_err(ServeError::Threads)
-}
-
-fn ready<S: State>(tasks: Vec<Written>, realm: &[u8; 32], state: &S) -> Result<Vec<Ready<S::Task>>, ServeError> {
-    let mut ready: Vec<Ready<S::Task>> = Vec::new();
-    for Written { name, config } in tasks {
-        let opened = Opened::new(&config)?;
-        let plan = Plan::new(config, &opened.setting())?;
-        let reads = Reads { learner: opened.learner(), vocabulary: opened.vocabulary(), rules: opened.rules() };
-        let network = NetworkTask::new(&name, realm, &plan, reads)?;
-        let evaluation = NetworkTask::of_evaluations(&name, realm, &plan, reads)?;
-        if ready.iter().any(|other| other.name == name || other.network.digest == network.digest) {
-            return Err(ServeError::SameTask { name });
-        }
-        let state = state.task(&name)?;
-        let known_as = known_as(&state, &network, evaluation.as_ref())?;
-        ready.push(Ready { name, plan, opened, network, evaluation, state, known_as });
-    }
-    if ready.is_empty() { Err(ServeError::NoTask) } else { Ok(ready) }
-}
-
-/// The digests that a task and its evaluations are known by: those of the terms that it was begun with, or is about to begin with.
-fn known_as(
-    state: &impl TaskState,
-    network: &NetworkTask,
-    evaluation: Option<&NetworkTask>,
-) -> Result<(String, Option<String>), ServeError> {
-    let note = if state.home().is_begun()? { state.note()? } else { None };
-    let now = || (hex(&network.digest.0), evaluation.map(|task| hex(&task.digest.0)));
-    Ok(note.map_or_else(now, |note| (note.digest, note.evaluation)))
-}
-
-/// Where a task stands in a stream of its ledger.
-struct Stands {
-    /// The round that comes next, if it has begun: keys that enrol from now on wait in it.
-    begun: Option<u64>,
-    /// Whether an attempt that devices were given is opened again: its end is not in the ledger.
-    opens_again: bool,
-}
-
-impl Stands {
-    fn of(home: &impl Records, store: &dyn Store, task: &TaskDigest, stream: &str) -> Result<Self, ServeError> {
-        let ledger = if home.is_begun()? { Some(Ledger::open(home.read_store()?, None, &[])?) } else { None };
-        let released = ledger.as_ref().and_then(|ledger| ledger.last_step(stream)).map(|step| step + 1);
-        let open = store.open_attempt(task)?.filter(|open| !open.assigned.is_empty()).map(|open| open.at);
-        let has_failed = |at: &AttemptAt| {
-            let of = |ledger: &Ledger<_>| ledger.failures(stream, at.round).iter().any(|f| f.attempt == at.attempt);
-            ledger.as_ref().is_some_and(of)
-        };
-        let goes_on = |at: &AttemptAt| released.is_none_or(|released| at.round >= released) && !has_failed(at);
-        Ok(Self { begun: released.max(open.map(|at| at.round)), opens_again: open.as_ref().is_some_and(goes_on) })
-    }
 }
 
 /// Tasks that were served before and are not now are listed as not served. Of those that are over devices are forgotten, where a crash was
@@ -449,6 +490,8 @@ struct Serving<'a, S> {
     state: &'a S,
     store: &'a dyn Store,
     orders: &'a Orders,
+    created: &'a Created,
+    rules: &'a Rules,
     means: Means,
     data: &'a Path,
     stop: &'a Stop,

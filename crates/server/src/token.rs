@@ -21,13 +21,22 @@ const FILE: &str = "token";
 pub fn token_in(secrets: &Path) -> Result<PathBuf, DatabaseError> {
     FileVault::in_folder(secrets)?;
     let path = secrets.join(FILE);
-    if OsDisk.read(&path).map_err(failed("read", &path))?.is_none() {
-        let mut drawn = Zeroizing::new([0; 16]);
-        getrandom::fill(&mut *drawn).map_err(DatabaseError::Randomness)?;
-        let digits: Zeroizing<String> = Zeroizing::new(drawn.iter().map(|byte| format!("{byte:02x}")).collect());
-        let by = Replacement { new: &beside(&path, ".new"), private: true, time: None };
-        files::replace(&OsDisk, &path, by, |out| out.write_all(format!("{}\n", *digits).as_bytes()))?;
-    }
+    if OsDisk.read(&path).map_err(failed("read", &path))?.is_none() { replace_token(secrets) } else { Ok(path) }
+}
+
+/// Draws another token in the place of the one in a folder of secrets. Gives its path. A server reads it when it starts; devices that are enrolled
+/// need none.
+///
+/// # Errors
+/// When the disk fails, or there is no randomness.
+pub fn replace_token(secrets: &Path) -> Result<PathBuf, DatabaseError> {
+    FileVault::in_folder(secrets)?;
+    let path = secrets.join(FILE);
+    let mut drawn = Zeroizing::new([0; 16]);
+    getrandom::fill(&mut *drawn).map_err(DatabaseError::Randomness)?;
+    let digits: Zeroizing<String> = Zeroizing::new(drawn.iter().map(|byte| format!("{byte:02x}")).collect());
+    let by = Replacement { new: &beside(&path, ".new"), private: true, time: None };
+    files::replace(&OsDisk, &path, by, |out| out.write_all(format!("{}\n", *digits).as_bytes()))?;
     Ok(path)
 }
 
@@ -43,6 +52,8 @@ mod tests {
         let first = read(&here);
         assert!(first.trim().len() == 32 && first.trim().chars().all(|c| c.is_ascii_hexdigit()), "{first}");
         assert_eq!(read(&here), first);
+        replace_token(&here).unwrap();
+        assert_ne!(read(&here), first);
         assert_ne!(read(&there), first);
         #[cfg(unix)]
         {

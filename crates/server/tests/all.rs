@@ -3,6 +3,7 @@
 // Helpers that crates share call that one by the name that it has for itself.
 extern crate federated as keyhush_federated;
 
+mod backup;
 mod hub;
 #[path = "../../durable/tests/killed/mod.rs"]
 #[cfg(unix)]

@@ -56,7 +56,7 @@ fn served_until(folder: &Path, attempt: u32) -> Vec<FailureReason> {
     };
     let config = Document::new(&task(), &[]).unwrap().config().unwrap();
     std::thread::scope(|scope| {
-        let tasks = vec![Written { name: "words".into(), config }];
+        let tasks = vec![Written { name: "words".into(), config, approval: None }];
         let serving = scope.spawn(|| serve(&state(folder), tasks, settings(folder), &stop, &happens));
         let until = Instant::now() + Duration::from_secs(60);
         while open(folder).is_none_or(|open| open.at.attempt != attempt) {

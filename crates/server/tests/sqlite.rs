@@ -49,26 +49,26 @@ use tempfile::TempDir;
 use zeroize::Zeroizing;
 
 /// A folder for a database and for secrets.
-struct Place(TempDir);
+pub(crate) struct Place(pub(crate) TempDir);
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.0.path().join("data").join("keyhush.sqlite")
     }
 
-    fn secrets(&self) -> PathBuf {
+    pub(crate) fn secrets(&self) -> PathBuf {
         self.0.path().join("secrets")
     }
 
-    fn open(&self) -> Arc<Database> {
+    pub(crate) fn open(&self) -> Arc<Database> {
         Arc::new(Database::open(self.path()).unwrap())
     }
 
-    fn home(&self, database: &Arc<Database>) -> TaskHome {
+    pub(crate) fn home(&self, database: &Arc<Database>) -> TaskHome {
         TaskHome::open(Arc::clone(database), "en-GB", &self.secrets()).unwrap()
     }
 }
@@ -217,7 +217,7 @@ fn a_task_has_a_name_that_a_folder_can_have() {
 }
 
 /// A ledger with its plan and some releases.
-fn begun(home: &TaskHome, releases: u64) -> Ledger<<TaskHome as Records>::Store> {
+pub(crate) fn begun(home: &TaskHome, releases: u64) -> Ledger<<TaskHome as Records>::Store> {
     let (mut ledger, _) = home.secrets().begin_ledger(home.create_store().unwrap(), ledger_plan(), 1).unwrap();
     for step in 0..releases {
         let _receipt = model_step(&mut ledger, step).unwrap();

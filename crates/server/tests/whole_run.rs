@@ -105,7 +105,7 @@ fn over_the_network(set: &[String], devices: u64) -> Left {
         _ => {}
     };
     let parts = std::thread::scope(|scope| {
-        let tasks = vec![Written { name: "words".into(), config: config(set) }];
+        let tasks = vec![Written { name: "words".into(), config: config(set), approval: None }];
         let served = scope.spawn(|| serve(&state(folder.path()), tasks, settings, &stop, &happens));
         let address = loop {
             if let Some(address) = *listening.lock().unwrap() {
@@ -297,7 +297,7 @@ fn a_bug_of_a_task_is_said_and_ends_the_server() {
 }
 
 pub(crate) fn task() -> Vec<Written> {
-    vec![Written { name: "words".into(), config: config(&[]) }]
+    vec![Written { name: "words".into(), config: config(&[]), approval: None }]
 }
 
 /// A server in a folder until its task runs.

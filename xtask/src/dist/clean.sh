@@ -10,21 +10,23 @@ fails() {
 
 dpkg --install /keyhush.deb
 dpkg --verify keyhush
-[ "$(stat -c '%U %G %a' /var/lib/keyhush)" = 'keyhush keyhush 700' ] || fails "/var/lib/keyhush belongs to others"
+for folder in /var/lib/keyhush /var/lib/keyhush/data /var/lib/keyhush/secrets; do
+    [ "$(stat -c '%U %G %a' "$folder")" = 'keyhush keyhush 700' ] || fails "$folder belongs to others, or others may read it"
+done
+[ "$(stat -c '%U %G %a' /etc/keyhush)" = 'root keyhush 750' ] || fails "/etc/keyhush belongs to others, or others may read it"
 man --where keyhush keyhush-serve >/dev/null
 man keyhush-serve | grep -q -- --secrets
 bash -c '. /usr/share/bash-completion/completions/keyhush && complete -p keyhush'
 # An older one wants to make control groups before it reads a file.
 if [ "$(systemctl --version | sed -n '1s/systemd \([0-9]*\).*/\1/p')" -ge 252 ]; then
-    systemd-analyze verify /usr/lib/systemd/system/keyhush.service
+    systemd-analyze verify /usr/lib/systemd/system/keyhush.service /usr/lib/systemd/system/keyhush-backup.timer
 fi
 [ "$(systemctl is-enabled keyhush.service || true)" = disabled ] || fails "the service is enabled before it has a task"
 
 install -d -o keyhush -g keyhush /tmp/try
 setpriv --reuid=keyhush --regid=keyhush --clear-groups env HOME=/tmp/try sh /try.sh /tmp/try
 
-systemctl enable keyhush.service
-install -d -o keyhush -g keyhush -m 0700 /var/lib/keyhush/data
+systemctl enable keyhush.service keyhush-backup.timer
 echo kept >/var/lib/keyhush/data/ledger
 echo 'KEYHUSH_SERVE="--help"' >/etc/keyhush/serve.conf
 dpkg --install /keyhush.deb

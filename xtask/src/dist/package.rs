@@ -31,6 +31,9 @@ const SCRIPTS: [(&str, &str); 3] = [
     ("postrm", include_str!("debian/postrm")),
 ];
 
+/// Where systemd looks for what packages bring.
+const UNITS: &str = "usr/lib/systemd/system";
+
 /// What the service reads, and its administrator writes.
 const CONFIGURATION: &str = "etc/keyhush/serve.conf";
 
@@ -126,9 +129,9 @@ impl<'a> Parts<'a> {
     /// What Debian installs, where Debian wants it.
     fn debian(&self) -> Result<Files> {
         let documentation = "usr/share/doc/keyhush";
+        let examples = format!("{documentation}/examples");
         let mut files = Files::default();
         files.add_program("usr/bin/keyhush", self.program.as_slice());
-        files.add("usr/lib/systemd/system/keyhush.service", in_tree("deploy/keyhush.service")?);
         files.add(CONFIGURATION, include_str!("debian/serve.conf"));
         files.add(&format!("{documentation}/copyright"), include_str!("debian/copyright"));
         files.add(&format!("{documentation}/changelog.gz"), gzip(self.changelog().as_bytes())?);
@@ -136,9 +139,10 @@ impl<'a> Parts<'a> {
         files.add(&format!("{documentation}/README.md"), in_tree("README.md")?);
         files.add(&format!("{documentation}/THIRD-PARTY.txt.gz"), gzip(self.third_party.as_bytes())?);
         documents(|name, text| files.add(&format!("{documentation}/docs/{name}"), text))?;
-        deployment(|name, text| match name {
-            "keyhush.service" => {}
-            _ => files.add(&format!("{documentation}/examples/{name}"), text),
+        deployment(|name, text| {
+            let is_unit = name.ends_with(".service") || name.ends_with(".timer");
+            let folder = if is_unit { UNITS } else { &examples };
+            files.add(&format!("{folder}/{name}"), text);
         })?;
         for (path, page) in self.man.iter() {
             files.add(&format!("usr/share/man/man1/{path}.gz"), gzip(&page.bytes)?);

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::ledger::LedgerArgs;
-use crate::failure::BadInput;
+use crate::{failure::BadInput, officer::public_key};
 
 /// Arguments of `keyhush privacy verify`.
 #[derive(Args)]
@@ -25,6 +25,9 @@ pub(crate) struct VerifyArgs {
     /// Public key that must have signed the ledger
     #[arg(long, value_name = "HEX")]
     key: Option<String>,
+    /// Public key of the privacy officer who must have approved the plan: 64 hexadecimal digits, or a file with them
+    #[arg(long, value_name = "KEY")]
+    officer: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -43,10 +46,13 @@ struct Verified<'a> {
 pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
     args.ledger.refuse_missing()?;
     let pinned = args.pinned()?;
+    let officer = args.officer.as_deref().map(public_key).transpose()?;
     let heads = args.ledger.heads()?;
     let mut out = std::io::stdout().lock();
     let checked = || {
-        let found = args.ledger.open(&heads)?.verify(&heads, pinned.as_ref())?;
+        let ledger = args.ledger.open(&heads)?;
+        let found = ledger.verify(&heads, pinned.as_ref())?;
+        officer.iter().try_for_each(|officer| ledger.check_approved_by(officer))?;
         Ok::<_, HeadsError>((found, args.ledger.beside()?))
     };
     match checked() {
@@ -55,7 +61,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
             writeln!(out, "{}", serde_json::to_string(&verified)?)?;
         }
         Ok((found, beside)) => {
-            for (name, value) in lines(&found, &beside) {
+            for (name, value) in lines(&found, &beside, officer.is_some()) {
                 writeln!(out, "{name:<17} {value}")?;
             }
             writeln!(out, "\n{}", verdict(&found, &beside))?;
@@ -98,12 +104,13 @@ fn full(error: &HeadsError) -> String {
     }
 }
 
-fn lines(found: &Verification, beside: &[Shown]) -> Vec<(&'static str, String)> {
+fn lines(found: &Verification, beside: &[Shown], officer_pinned: bool) -> Vec<(&'static str, String)> {
     let pinned = if found.key_pinned { "as pinned" } else { "not pinned" };
     let mut lines = vec![
         ("entries", format!("{}, each signed and chained to the one before", found.entries)),
         ("head", found.head.to_string()),
         ("key", format!("{}, {pinned}", found.key)),
+        ("approved by", approved(found, officer_pinned)),
         ("heads", heads(found)),
         ("heads found", heads_beside(beside)),
         (
@@ -120,6 +127,17 @@ fn lines(found: &Verification, beside: &[Shown]) -> Vec<(&'static str, String)> 
     let not_shown = found.not_shown.iter().enumerate();
     lines.extend(not_shown.map(|(i, words)| (if i == 0 { "does not show" } else { "" }, words.clone())));
     lines
+}
+
+/// Which privacy officer approved the plan.
+fn approved(found: &Verification, pinned: bool) -> String {
+    match &found.approval {
+        None => "nobody".into(),
+        Some(approval) => {
+            let pinned = if pinned { "as pinned" } else { "not pinned" };
+            format!("{}, for the task {:?}, {pinned}", approval.officer, approval.task)
+        }
+    }
 }
 
 /// How often users took part, as the side file has it.

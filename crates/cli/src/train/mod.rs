@@ -233,7 +233,7 @@ fn not_together(plan: &Plan) -> Result<(), BadInput> {
 /// The same settings with whole paths, so that the run can be resumed from another folder. What is not there is named as it
 /// was written.
 fn from_anywhere(mut config: Config) -> Config {
-    for path in config.paths_mut().into_iter().filter_map(|(_, path)| path) {
+    for (_, path) in config.paths_mut() {
         if let Ok(whole) = path.canonicalize() {
             *path = whole;
         }

@@ -136,14 +136,6 @@ impl Data {
         matches!(self, Self::Store(_))
     }
 
-    /// The file of the store, if there is one.
-    pub const fn store_path_mut(&mut self) -> Option<&mut PathBuf> {
-        match self {
-            Self::Store(store) => Some(&mut store.path),
-            Self::Synthetic(_) | Self::Devices(_) => None,
-        }
-    }
-
     /// The section `[devices]`, if there is one.
     #[must_use]
     pub const fn devices(&self) -> Option<&Devices> {

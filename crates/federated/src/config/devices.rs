@@ -1,5 +1,7 @@
 //! `[devices]`: deadlines and limits for real devices.
 
+use std::path::PathBuf;
+
 use super::keys::{Section, Visit, key};
 
 /// Deadlines of devices (Xu et al. 2023, section 2.2).
@@ -18,6 +20,8 @@ pub struct Devices {
     pub begin_with: Option<u64>,
     /// How long a device rests after a report before it sends another one to the task, in hours; by default, it does not rest.
     pub timer_hours: Option<f64>,
+    /// The ledgers of earlier tasks over the same devices: files, or the folders that have them. Their cost is counted in that of this task.
+    pub after: Vec<PathBuf>,
 }
 
 impl Default for Devices {
@@ -29,6 +33,7 @@ impl Default for Devices {
             tick_seconds: 5.0,
             begin_with: None,
             timer_hours: None,
+            after: Vec::new(),
         }
     }
 }
@@ -56,5 +61,7 @@ impl Section for Devices {
         visit.may(&begin, &mut self.begin_with);
         let timer = "hours that a device waits after a report; `keyhush plan` proposes a value";
         visit.may(&key("timer_hours", "48.0", timer), &mut self.timer_hours);
+        let after = "ledgers of earlier tasks over the same devices, whose cost is counted in this one's";
+        visit.rare(&key("after", "[\"models/words\"]", after), &mut self.after, Vec::new());
     }
 }

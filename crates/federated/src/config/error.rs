@@ -20,7 +20,7 @@ fn place(line: Option<usize>) -> String {
 
 impl ConfigError {
     /// A key that is wrong.
-    pub(crate) fn new(key: impl Into<String>, problem: impl std::fmt::Display) -> Self {
+    pub fn new(key: impl Into<String>, problem: impl std::fmt::Display) -> Self {
         Self { key: key.into(), line: None, problem: problem.to_string() }
     }
 }

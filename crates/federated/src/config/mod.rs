@@ -297,14 +297,23 @@ impl Config {
         changes.filter_map(|change| change.cohort).last().unwrap_or(self.participation.cohort)
     }
 
-    /// What a simulation reads on this machine, by the keys that name it.
+    /// What a run reads on this machine, by the keys that name it.
     #[must_use]
-    pub fn paths_mut(&mut self) -> [(&'static str, Option<&mut std::path::PathBuf>); 3] {
-        [
-            ("data.path", self.data.store_path_mut()),
-            ("model.from", self.model.from_mut()),
-            ("finetune.public_text", self.finetune.as_mut().and_then(FineTune::public_text_mut)),
-        ]
+    pub fn paths_mut(&mut self) -> Vec<(&'static str, &mut std::path::PathBuf)> {
+        let mut all = Vec::new();
+        match &mut self.data {
+            Data::Synthetic(_) => {}
+            Data::Store(store) => all.push(("data.path", &mut store.path)),
+            Data::Devices(text) => {
+                all.extend(text.public_text.as_mut().map(|path| ("data.public_text", path)));
+                let after = text.devices.iter_mut().flat_map(|devices| &mut devices.after);
+                all.extend(after.map(|path| ("devices.after", path)));
+            }
+        }
+        all.extend(self.model.from_mut().map(|path| ("model.from", path)));
+        let public = self.finetune.as_mut().and_then(FineTune::public_text_mut);
+        all.extend(public.map(|path| ("finetune.public_text", path)));
+        all
     }
 
     /// The settings as TOML. Only defaults may be left out.
@@ -314,7 +323,7 @@ impl Config {
     pub fn to_toml(&self) -> Result<String, ConfigError> {
         let mut copy = self.clone();
         for (key, path) in copy.paths_mut() {
-            if let Some(path) = path.filter(|path| path.to_str().is_none()) {
+            if path.to_str().is_none() {
                 let shown = path.display();
                 return Err(ConfigError::new(key, format!("{shown} is not text (UTF-8): give it a name that is")));
             }

@@ -9,9 +9,11 @@
 //! | `folder`    | a run as a folder                                                            |
 //! | `names`     | what its files are called                                                    |
 //! | [`heads`]   | finds and checks the heads stored next to a ledger                          |
+//! | [`lost`]    | the note beside a ledger whose end was lost                                   |
 
 mod folder;
 pub mod heads;
+pub mod lost;
 mod names;
 
 use std::{

@@ -3,6 +3,7 @@
 use lm::metrics::{Counts, Targets};
 
 use super::registry::{Absent, Goal, Measures, Metric, Source, Unit};
+use crate::numbers;
 
 /// What an evaluation of a language model measures.
 pub static NEXT_WORDS: Measures = Measures {
@@ -11,7 +12,7 @@ pub static NEXT_WORDS: Measures = Measures {
     of_last_model: &[&HEAD_10, &HEAD_50, &HEAD_100],
     headline: &ACCURACY_TOP1,
     beside: &[&PERPLEXITY],
-    does: |accuracy| format!("predicts {:.1} % of the next words of held-out users", 100.0 * accuracy),
+    does: |share| format!("predicts {} of the next words of held-out users", numbers::accuracy(share)),
     targets: "predictions on held-out users",
     example: "token",
 };

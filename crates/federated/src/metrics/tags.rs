@@ -7,6 +7,7 @@ use super::{
     prediction::accuracy,
     registry::{Measures, Metric},
 };
+use crate::numbers;
 
 /// What an evaluation of a model of tags measures.
 pub static TAGS_FOUND: Measures = Measures {
@@ -16,7 +17,8 @@ pub static TAGS_FOUND: Measures = Measures {
     headline: &RECALL_TOP5,
     beside: &[&RECALL_TOP1],
     does: |recall| {
-        format!("finds {:.1} % of the tags of held-out users' posts among its first five guesses", 100.0 * recall)
+        let found = numbers::accuracy(recall);
+        format!("finds {found} of the tags of held-out users' posts among its first five guesses")
     },
     targets: "tags of held-out users' posts",
     example: "post",
@@ -72,7 +74,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Measured>(&line).unwrap(), found);
         assert_eq!(Measured::of(&TAGS_FOUND, &Counts::default()).headline(), 0.0);
         let said = (TAGS_FOUND.does)(0.612);
-        assert_eq!(said, "finds 61.2 % of the tags of held-out users' posts among its first five guesses");
+        assert_eq!(said, "finds 61.20 % of the tags of held-out users' posts among its first five guesses");
     }
 
     #[test]

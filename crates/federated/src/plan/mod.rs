@@ -27,7 +27,7 @@ use device::{
     learner::Layout,
     local::{Algorithm, LocalPlan, check_learning_rate},
 };
-use ledger::{self, Aggregation, Budget, DataSource, PublicData, Start};
+use ledger::{self, Aggregation, Budget, DataSource, Head, PublicData, Start};
 use privacy::{
     Adjacency, ClipNorm, Delta, Epsilon, NoiseMultiplier, Participation, PrivacyEvent,
     clip::{AdaptiveClipPlan, ClipStep},
@@ -64,6 +64,8 @@ pub struct Setting {
     pub start: Start,
     /// What was released of the users' text before the run, without privacy: a vocabulary that was counted from it.
     pub non_private: Option<String>,
+    /// The ledgers of earlier tasks over the same devices, which count for this one.
+    pub after: Vec<Head>,
     /// Other data that is taken to be public.
     pub public_data: Vec<PublicData>,
     /// How many numbers a device counts of a model when it measures one; none where devices cannot.
@@ -496,6 +498,7 @@ fn ledger_plan(
         group: config.privacy.group,
         budget: budget(config, delta)?,
         start: setting.start.clone(),
+        after: setting.after.clone(),
         public_data: setting.public_data.clone(),
         randomness,
         aggregation: aggregation(config, phases),

@@ -26,7 +26,7 @@ fn setting_of(model: &ModelConfig) -> Setting {
     let data = DataSource::MadeUp { what: "nobody".into() };
     let general = Some(device::finetune::GeneralText::new([vec![5, 6, 7]]));
     let (start, public_data, counted) = (Start::Random, Vec::new(), Some(6));
-    Setting { parameters, data, start, non_private: None, public_data, counted, general }
+    Setting { parameters, data, start, non_private: None, after: Vec::new(), public_data, counted, general }
 }
 
 fn plan_of(set: &[&str]) -> Result<Plan, ConfigError> {

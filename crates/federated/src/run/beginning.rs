@@ -109,6 +109,13 @@ impl Beginning {
         {
             then.clone_from(now);
         }
+        // And the ledgers of earlier tasks, whose heads the plan has.
+        if let (Data::Devices(then), Data::Devices(now)) = (&mut began.data, &config.data)
+            && let (Some(then), Some(now)) = (&mut then.devices, &now.devices)
+            && then.after.len() == now.after.len()
+        {
+            then.after.clone_from(&now.after);
+        }
         if began != *config {
             return Err(RunError::SettingsChanged { changes: changes(&self.settings, &now.settings) });
         }

@@ -10,7 +10,7 @@ use privacy::rng::Randomness;
 use serde::Serialize;
 
 use super::{
-    Over, Run, RunError, is_undecided,
+    Opened, Over, Run, RunError, is_undecided,
     kept::alone,
     stated::{price, protects},
     told::{Told, notes},
@@ -20,6 +20,7 @@ use crate::{
     canaries::{Canaries, Shown},
     home::{Home, Paper, Records},
     metrics::Metrics,
+    plan::Plan,
     price::Price,
     round::attempts::settled_rounds,
 };
@@ -96,22 +97,6 @@ impl<H: Home + Records> Run<'_, H> {
         self.leave()
     }
 
-    /// The model as its files have it.
-    fn weights(&self) -> Weights {
-        let (learner, values) = (self.opened.learner(), self.state().model.clone());
-        if let Some(config) = learner.recurrent() {
-            return Weights::Recurrent { config: config.clone(), values };
-        }
-        let part = |part: &Part| LearnedPart { name: part.name.clone(), rows: part.rows, columns: part.columns };
-        let config = LearnedConfig {
-            learner: learner.name().to_owned(),
-            vocabulary: self.opened.vocabulary().len(),
-            settings: learner.settings(),
-            parts: learner.layout().parts().iter().map(part).collect(),
-        };
-        Weights::Learned(Learned { config, values })
-    }
-
     /// Records an attempt during which the program ended, now that nobody asks for it again.
     fn abandon(&mut self) -> Result<(), RunError> {
         let time = self.time();
@@ -135,27 +120,10 @@ impl<H: Home + Records> Run<'_, H> {
             Guarantee::None {
                 why: "it is one of several runs of a sweep, and the choice among them is not counted yet".into(),
             }
-        } else if statement.guarantee.holds {
-            Guarantee::Private {
-                epsilon: rounded_up(statement.guarantee.epsilon.get()),
-                delta: statement.guarantee.delta.to_string(),
-                protects: protects(&statement),
-                statement: without_title(&statement.to_markdown()),
-                ledger_head: ending.ledger_head.clone(),
-            }
-        } else if ending.simulated {
-            Guarantee::None { why: "the noise was simulated and could be repeated".into() }
         } else {
-            Guarantee::None { why: "users' data was released without noise".into() }
+            guarantee(&statement)
         };
-        let model = Folder {
-            name: self.plan.model_name.clone(),
-            rules: self.opened.rules(),
-            vocabulary: self.opened.vocabulary().clone(),
-            weights: self.weights(),
-            guarantee,
-        };
-        self.home.write_model(&model)?;
+        self.home.write_model(&folder(self.plan, self.opened, self.state().model.clone(), guarantee))?;
         Ok(Ending { audit: self.audit(&statement)?, ..ending })
     }
 
@@ -206,6 +174,49 @@ impl<H: Home + Records> Run<'_, H> {
             audit: None,
         })
     }
+}
+
+/// What the card of a model says that its ledger guarantees.
+pub(super) fn guarantee(statement: &Statement) -> Guarantee {
+    if statement.guarantee.holds {
+        Guarantee::Private {
+            epsilon: rounded_up(statement.guarantee.epsilon.get()),
+            delta: statement.guarantee.delta.to_string(),
+            protects: protects(statement),
+            statement: without_title(&statement.to_markdown()),
+            ledger_head: statement.ledger.head.to_string(),
+        }
+    } else if statement.accounting.randomness != Randomness::Secret {
+        Guarantee::None { why: "the noise was simulated and could be repeated".into() }
+    } else {
+        Guarantee::None { why: "users' data was released without noise".into() }
+    }
+}
+
+/// A model as its files have it.
+pub(super) fn folder(plan: &Plan, opened: &Opened, values: Vec<f32>, guarantee: Guarantee) -> Folder {
+    Folder {
+        name: plan.model_name.clone(),
+        rules: opened.rules(),
+        vocabulary: opened.vocabulary().clone(),
+        weights: weights(opened, values),
+        guarantee,
+    }
+}
+
+fn weights(opened: &Opened, values: Vec<f32>) -> Weights {
+    let learner = opened.learner();
+    if let Some(config) = learner.recurrent() {
+        return Weights::Recurrent { config: config.clone(), values };
+    }
+    let part = |part: &Part| LearnedPart { name: part.name.clone(), rows: part.rows, columns: part.columns };
+    let config = LearnedConfig {
+        learner: learner.name().to_owned(),
+        vocabulary: opened.vocabulary().len(),
+        settings: learner.settings(),
+        parts: learner.layout().parts().iter().map(part).collect(),
+    };
+    Weights::Learned(Learned { config, values })
 }
 
 /// Writes what a ledger guarantees, for people and for programs.

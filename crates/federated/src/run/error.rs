@@ -109,7 +109,7 @@ pub enum RunError {
     },
     /// The settings are not those that the run began with.
     #[error(
-        "the settings differ from those the run began with: {}. Restore them (config.toml of a run, TASK.toml of a server), or start another run",
+        "the settings differ from those the run began with: {}. Restore them (config.toml of a run, TASK.toml of a server), or start another run; a task with other settings or more budget is a new task that counts the ledger of this one (devices.after)",
         changes.join("; ")
     )]
     SettingsChanged {

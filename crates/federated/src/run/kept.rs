@@ -152,6 +152,7 @@ fn burden(home: &dyn Home, config: &Config, statement: &Statement, metrics: &[Me
         data: statement.data.clone(),
         start: Start::Random,
         non_private: None,
+        after: Vec::new(),
         public_data: Vec::new(),
         counted: device::evaluation::coordinates(Measures::of(metrics).name),
         general: None,

@@ -33,6 +33,7 @@ mod opened;
 mod presence;
 mod price;
 mod runaway;
+mod salvaged;
 mod samples;
 mod stated;
 mod told;
@@ -58,6 +59,7 @@ pub use self::{
     kept::Kept,
     opened::Opened,
     presence::Presence,
+    salvaged::{Salvaged, salvage},
     samples::{PROMPTS, Sample, Samples, prompts_of},
     stated::stated,
     totals::Totals,
@@ -254,7 +256,8 @@ impl<'a, H: Home + Records> Run<'a, H> {
         if plan.randomness() == Randomness::Secret {
             secrets.draw_noise_key()?;
         }
-        let (mut ledger, key) = secrets.begin_ledger(store, plan.ledger.clone(), ledger_time(plan.randomness()))?;
+        let (approval, time) = (opened.approval().cloned(), ledger_time(plan.randomness()));
+        let (mut ledger, key) = secrets.begin_approved_ledger(store, plan.ledger.clone(), approval, time)?;
         finish_beginning(&mut ledger, plan, opened)?;
         Beginning::of(&key, &secrets, plan, opened)?.keep(&secrets)?;
         let state = State::new(plan, opened.first_parameters().to_vec())?;
@@ -724,10 +727,10 @@ fn last_step<S: LedgerStore>(plan: &Plan, ledger: &Ledger<S>) -> Option<LastStep
 
 /// Records what the run starts from, and what was released of its users before (rules P11 and P15), unless it is there.
 fn finish_beginning<S: LedgerStore>(ledger: &mut Ledger<S>, plan: &Plan, opened: &Opened) -> Result<(), RunError> {
-    if let Some(import) = opened.import()
-        && ledger.imports().is_empty()
-    {
-        let _receipt = ledger.record_import(import.clone(), ledger_time(plan.randomness()))?;
+    for import in opened.imports() {
+        if !ledger.imports().iter().any(|known| known.key == import.key && known.head == import.head) {
+            let _receipt = ledger.record_import(import.clone(), ledger_time(plan.randomness()))?;
+        }
     }
     if let Some(what) = &plan.non_private {
         let event = PrivacyEvent::NonPrivate { what: what.clone() };

@@ -10,7 +10,7 @@ use device::{
     finetune::GeneralText,
     learner::{Learner, Part as ModelPart},
 };
-use ledger::{DataSource, Head, Import, ImportKind, PublicData, Start, Unit, hex};
+use ledger::{Approval, DataSource, Head, Import, ImportKind, Ledger, LedgerStore, PublicData, Start, Unit, hex};
 use lm::{
     folder::{Folder, Learned, LearnedPart, Weights},
     model::config::ModelConfig,
@@ -28,7 +28,7 @@ use crate::{
     },
     evaluate::HeldOut,
     finetune::{self, Rehearsed},
-    home::{Home, LEDGER_FILE, RunFolder, heads, model_in},
+    home::{Home, LEDGER_FILE, RunFolder, heads, lost::Lost, model_in},
     learners::{self, Made},
     ledger_file::Place,
     model_folder,
@@ -49,6 +49,9 @@ pub struct Opened {
     start: Start,
     public_data: Vec<PublicData>,
     import: Option<Import>,
+    /// Earlier tasks over the same devices.
+    after: Vec<Import>,
+    approval: Option<Approval>,
     prompts: Option<Vec<String>>,
     /// Declared users, and how many of them are canaries.
     canaries: Option<(u64, u64)>,
@@ -101,6 +104,7 @@ impl Opened {
             .chain(public_names.map(|origin| public("the names of the labels", origin)))
             .chain(rehearsed)
             .collect();
+        let after = earlier_tasks(config, import.as_ref())?;
         let text = match (&config.data, store) {
             (Data::Store(said), Some(store)) => split(said, store)?,
             (Data::Store(_), None) => return Err(ConfigError::new("data.path", "the store was not opened").into()),
@@ -118,6 +122,8 @@ impl Opened {
             start,
             public_data,
             import,
+            after,
+            approval: None,
             prompts: None,
             canaries,
             changes,
@@ -166,6 +172,7 @@ impl Opened {
             data,
             start: self.start.clone(),
             non_private: (!non_private.is_empty()).then(|| non_private.join("; ")),
+            after: self.after.iter().map(|import| import.head).collect(),
             public_data: self.public_data.clone(),
             counted: device::evaluation::coordinates(self.learner.measures()),
             general: self.general.clone(),
@@ -235,10 +242,27 @@ impl Opened {
         self.rules
     }
 
+    /// With the approval of its plan by a privacy officer, for the first entry of its ledger.
+    #[must_use]
+    pub fn with_approval(self, approval: Option<Approval>) -> Self {
+        Self { approval, ..self }
+    }
+
+    /// The approval of the plan by a privacy officer.
+    #[must_use]
+    pub const fn approval(&self) -> Option<&Approval> {
+        self.approval.as_ref()
+    }
+
     /// The cost of the model that the run starts from, where it has a ledger (rule P15).
     #[must_use]
     pub const fn import(&self) -> Option<&Import> {
         self.import.as_ref()
+    }
+
+    /// The same, and the cost of earlier tasks over the same devices.
+    pub fn imports(&self) -> impl Iterator<Item = &Import> {
+        self.import.iter().chain(&self.after)
     }
 
     /// Who can take part.
@@ -455,6 +479,51 @@ fn places(from: &Path) -> (PathBuf, Option<PathBuf>) {
     (from.to_owned(), beside.filter(|path| path.is_file()))
 }
 
+/// The ledgers of earlier tasks over the same devices (`devices.after`), whose cost is counted in that of this run.
+fn earlier_tasks(config: &Config, start: Option<&Import>) -> Result<Vec<Import>, RunError> {
+    let mut imports: Vec<Import> = Vec::new();
+    for path in config.data.devices().map_or(&[][..], |devices| &devices.after) {
+        let wrong = |problem: String| {
+            RunError::from(ConfigError::new("devices.after", format!("{}: {problem}", path.display())))
+        };
+        let ledger = if path.is_dir() { path.join(LEDGER_FILE) } else { path.clone() };
+        if !ledger.is_file() {
+            return Err(wrong(
+                "there is no ledger; give the file ledger.jsonl of an earlier task, or the folder that has it".into(),
+            ));
+        }
+        let heads: Vec<Head> = heads::check(&ledger)?.into_iter().map(|shown| shown.head).collect();
+        let opened = Place::new(&ledger).read(&heads)?;
+        // One whose end was lost never goes on, and is counted with its whole plan.
+        let lost = Lost::beside(&ledger, &opened.head())?.is_some();
+        if !opened.is_closed() && !lost {
+            return Err(wrong(
+                "the task has not finished, so its cost is not known yet: let it finish, or stop it; if the end of its ledger was lost, restore it with keyhush restore --salvage".into(),
+            ));
+        }
+        if opened.plan().unit != config.unit {
+            return Err(wrong(format!(
+                "it protects each {}, and unit is {:?}: their costs cannot be added",
+                opened.plan().unit.name(),
+                config.unit.name()
+            )));
+        }
+        let within = ledger.canonicalize().ok().and_then(|path| path.parent().map(name_of));
+        let end = if lost && !opened.is_closed() { LOST_ITS_END } else { "" };
+        let what = format!("the task {}{end}", within.unwrap_or_else(|| "without a name".to_owned()));
+        let import = opened.as_import(ImportKind::EarlierTask, what, !heads.is_empty());
+        // The one that the model comes from is counted as such.
+        let is_same = |known: &Import| known.key == import.key;
+        if imports.iter().any(is_same) {
+            return Err(wrong("the ledger is given twice".into()));
+        }
+        if !start.is_some_and(is_same) {
+            imports.push(import);
+        }
+    }
+    Ok(imports)
+}
+
 /// A run that starts from a model: with its ledger, or from what is taken to be public (rule P15).
 fn started(config: &Config, earlier: &EarlierModel, store: Option<&Store>) -> Result<Origin, RunError> {
     let wrong = |problem: String| RunError::from(ConfigError::new("model.from", problem));
@@ -486,13 +555,13 @@ fn started(config: &Config, earlier: &EarlierModel, store: Option<&Store>) -> Re
         (Some(path), None) => {
             let beside = heads::check(&path)?.into_iter().map(|shown| shown.head);
             let heads: Vec<Head> = head.into_iter().chain(beside).collect();
-            let ledger = Place::new(path).read(&heads)?;
-            if !ledger.is_closed() {
-                return Err(wrong(format!(
-                    "the run {what} has not finished, so its cost is not known yet: let it finish, end it with keyhush train --end, or finish its sweep"
-                )));
-            }
-            let import = ledger.as_import(ImportKind::StartingModel, format!("the model {what}"), !heads.is_empty());
+            let ledger = Place::new(&path).read(&heads)?;
+            let lost = Lost::beside(&path, &ledger.head())?;
+            let import = ledger.as_import(
+                ImportKind::StartingModel,
+                described(&what, &ledger, lost.as_ref())?,
+                !heads.is_empty(),
+            );
             (Start::Ledger { head: import.head }, Some(import))
         }
         (None, _) if head.is_some() => {
@@ -507,6 +576,22 @@ fn started(config: &Config, earlier: &EarlierModel, store: Option<&Store>) -> Re
         }
     };
     Ok(Origin { words: (vocabulary, rules), learner, first: values, start, import })
+}
+
+/// What an import says of a ledger that is not closed and never goes on.
+const LOST_ITS_END: &str = ", whose ledger lost its end: counted as if its whole plan had been released";
+
+/// What an import says of a model with a ledger. One that is not closed belongs to a run that can go on, unless its end was lost: then it is
+/// counted with its whole plan.
+fn described<S: LedgerStore>(what: &str, ledger: &Ledger<S>, lost: Option<&Lost>) -> Result<String, RunError> {
+    match lost {
+        _ if ledger.is_closed() => Ok(format!("the model {what}")),
+        Some(_) => Ok(format!("the model {what}{LOST_ITS_END}")),
+        None => Err(ConfigError::new("model.from", format!(
+            "the run {what} has not finished, so its cost is not known yet: let it finish, end it with keyhush train --end (a task of a server with keyhush task stop), or finish its sweep; if the end of its ledger was lost, restore it with keyhush restore --salvage"
+        ))
+        .into()),
+    }
 }
 
 /// The learner of a model that was learned before, and its parameters.

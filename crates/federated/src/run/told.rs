@@ -178,6 +178,15 @@ mod tests {
         assert_eq!(judged(&history), "");
     }
 
+    /// "Predicts 0.1 % ... worse than before (0.09 %)": one was rounded and the other not.
+    #[test]
+    fn the_accuracy_and_what_it_is_compared_with_are_rounded_alike() {
+        let mut fell = run(&[0.0009, 0.0007]);
+        perplexities(&mut fell, &[1000.0, 1000.0]);
+        assert!((NEXT_WORDS.does)(0.0007).starts_with("predicts 0.07 % of"), "{}", (NEXT_WORDS.does)(0.0007));
+        assert_eq!(judged(&fell), " That is worse than before the first round (0.09 %).");
+    }
+
     /// 367 of 506 users whose updates were not finite showed nowhere.
     #[test]
     fn users_whose_training_ran_away_are_counted() {

@@ -26,8 +26,8 @@ pub use self::{
 };
 use crate::protocol::ticket::RoundKey;
 use ledger::{
-    Ended, Head, KeyDestroyed, KeyError, Ledger, LedgerError, LedgerStore, NoiseDestroyed, Plan, PseudonymKey,
-    SigningKey, hex, unhex,
+    Approval, Ended, Head, KeyDestroyed, KeyError, Ledger, LedgerError, LedgerStore, NoiseDestroyed, Plan,
+    PseudonymKey, SigningKey, hex, unhex,
 };
 use privacy::{
     rng::{NoiseKey, fill_from_os},
@@ -96,9 +96,24 @@ impl Secrets {
         plan: Plan,
         time: u64,
     ) -> Result<(Ledger<S>, PseudonymKey), LedgerError> {
+        self.begin_approved_ledger(store, plan, None, time)
+    }
+
+    /// The same with the approval of the plan by a privacy officer, where there is one.
+    ///
+    /// # Errors
+    /// As [`Self::begin_ledger`]; and when the approval is not of this plan.
+    pub fn begin_approved_ledger<S: LedgerStore>(
+        &self,
+        store: S,
+        plan: Plan,
+        approval: Option<Approval>,
+        time: u64,
+    ) -> Result<(Ledger<S>, PseudonymKey), LedgerError> {
         plan.check()?;
+        approval.iter().try_for_each(|approval| approval.check(&plan))?;
         let (signing, pseudonyms) = self.draw()?;
-        Ok((Ledger::create(store, plan, signing, time)?, pseudonyms))
+        Ok((Ledger::create_approved(store, plan, approval, signing, time)?, pseudonyms))
     }
 
     /// Opens a ledger for writing, and the key of its pseudonyms unless that is gone. Heads that are known must lie on it.
@@ -211,6 +226,18 @@ impl Secrets {
     pub fn destroy_pseudonym_key(&self) -> Result<KeyDestroyed, LedgerError> {
         self.secret(SecretName::PseudonymKey).destroy()?;
         Ok(KeyDestroyed::assertion())
+    }
+
+    /// Destroys all keys of a run that never continues and is not closed, that of its ledger too: nobody can write an entry behind those
+    /// that others have seen.
+    ///
+    /// # Errors
+    /// When the vault fails; then they must be taken to be there still.
+    pub fn retire(&self) -> Result<(), LedgerError> {
+        let _noise = self.destroy_noise()?;
+        let _pseudonyms = self.destroy_pseudonym_key()?;
+        self.end_closing()?;
+        self.secret(SecretName::SigningKey).destroy()
     }
 
     /// What the cohort of a round is drawn from: its own seed, durable before it is used, and the same again after a crash

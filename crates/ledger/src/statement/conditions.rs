@@ -1,6 +1,6 @@
 //! The conditions of a statement: what must hold for it to be true, and what it does not cover.
 
-use crate::{Aggregation, Budget, Ledger, LedgerStore, Plan, Start, Unit};
+use crate::{Aggregation, Budget, Import, ImportKind, Ledger, LedgerStore, Plan, Start, Unit};
 use privacy::assumptions;
 use privacy::participation::Participation;
 
@@ -95,12 +95,18 @@ pub(super) fn not_covered<S: LedgerStore>(ledger: &Ledger<S>) -> Vec<String> {
     words
 }
 
-/// What holds for a device that is in other tasks too. This ledger knows of none.
-pub(super) fn several_tasks(plan: &Plan) -> Vec<String> {
+/// What holds for a device that is in other tasks too. This ledger knows of those that it imports, and of no others.
+pub(super) fn several_tasks(plan: &Plan, imports: &[Import]) -> Vec<String> {
+    let earlier = imports.iter().filter(|import| import.kind == ImportKind::EarlierTask);
+    let earlier: Vec<&str> = earlier.map(|import| import.what.as_str()).collect();
+    let counted = match earlier[..] {
+        [] => "this task alone".to_owned(),
+        _ => format!("this task and {}, and for no other", earlier.join(", ")),
+    };
     match plan.unit {
         Unit::User | Unit::Example => Vec::new(),
         Unit::Device => vec![
-            "This ledger accounts for this task alone. A device that also takes part in other tasks, of this or another server, is protected less than stated above: the costs of its tasks add up.".into(),
+            format!("This ledger accounts for {counted}. A device that also takes part in other tasks, of this or another server, is protected less than stated above: the costs of its tasks add up."),
             "For such a device the sum of the epsilons holds at the sum of the deltas. With the ledgers of all tasks, `keyhush privacy compose` computes a tighter bound.".into(),
             "The number of tasks is not limited. What a device sends to all of them together is bounded only by its own limit on inputs, which no server can raise, and which this ledger does not know.".into(),
         ],

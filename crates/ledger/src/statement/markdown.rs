@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{Basis, DataAccesses, Guarantee, ObservedParticipation, Source, Statement, StreamAccess, rounded_up};
+use super::{
+    Approved, Basis, DataAccesses, Guarantee, ObservedParticipation, Source, Statement, StreamAccess, rounded_up,
+};
 use crate::{Aggregation, Closing, DataSource, Ended, Frequency, ImportKind, Start, Unit};
 use privacy::{event::Adjacency, rng::Randomness};
 
@@ -24,6 +26,9 @@ pub(super) fn write(statement: &Statement) -> String {
     }
     if !statement.several_tasks.is_empty() {
         page.section("Devices in several tasks", &statement.several_tasks);
+    }
+    if let Some(approved) = &statement.approval {
+        page.section("Approval", &[approval(approved)]);
     }
     page.section("Not covered", &statement.not_covered);
     page.section("Source", &source(statement));
@@ -148,6 +153,7 @@ fn data_accesses(accesses: &DataAccesses) -> Vec<String> {
     for import in &accesses.imports {
         let role = match import.kind {
             ImportKind::StartingModel => "Counted as the starting model",
+            ImportKind::EarlierTask => "Counted as an earlier task over the same devices",
             ImportKind::SweepRun => "Counted as another run of the sweep",
         };
         let verified = if import.verified { "verified" } else { "not verified" };
@@ -304,6 +310,16 @@ fn observed(statement: &Statement, found: &ObservedParticipation) -> Vec<String>
     items.extend(found.no_epsilon.map(|why| format!("No epsilon is computed from these: {}.", why.words())));
     items.extend(found.caveats.iter().cloned());
     items
+}
+
+/// Who approved the plan.
+fn approval(approved: &Approved) -> String {
+    let (Some(by), Some(task), Some(realm)) = (approved.by, &approved.task, approved.realm) else {
+        return "No privacy officer approved the plan.".into();
+    };
+    format!(
+        "The privacy officer with the key `{by}` approved this plan, for the task {task:?} on the server `{realm}`. The signature is in the first entry of the ledger; compare the key with the one you know."
+    )
 }
 
 fn source(statement: &Statement) -> Vec<String> {

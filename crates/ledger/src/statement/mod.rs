@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
-    Aggregation, Budget, Closing, DataChanged, DataSource, Digest, Ended, Head, Import, ImportKind, Ledger,
+    Aggregation, Approval, Budget, Closing, DataChanged, DataSource, Digest, Ended, Head, Import, ImportKind, Ledger,
     LedgerError, LedgerStore, PublicData, Start, Unit, VerifyingKey,
 };
 use privacy::{
@@ -64,6 +64,9 @@ pub struct Statement {
     /// What holds for a device that takes part in other tasks too; none where no devices are protected.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub several_tasks: Vec<String>,
+    /// Whether a privacy officer approved the plan; none where no devices are protected and nobody did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approved>,
     /// What the guarantee does not cover.
     pub not_covered: Vec<String>,
     /// The ledger from which all of it comes.
@@ -147,6 +150,19 @@ pub struct Guarantee {
     pub epsilon_of_this_run_alone: Option<Epsilon>,
 }
 
+/// Whether a privacy officer approved the plan, and which.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Approved {
+    /// The officer's key; none where nobody approved it.
+    pub by: Option<VerifyingKey>,
+    /// The task that it was approved for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// The server that it was approved for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub realm: Option<Digest>,
+}
+
 /// The ledger behind a statement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Source {
@@ -186,7 +202,7 @@ impl Statement {
             adjacency: plan.adjacency,
             guarantee: Guarantee::of(ledger, &judgement)?,
             observed: ObservedParticipation::of(ledger)?,
-            several_tasks: conditions::several_tasks(plan),
+            several_tasks: conditions::several_tasks(plan, ledger.imports()),
             accounting: Accounting {
                 accountant: plan.accountant,
                 answered_by: judgement.accountant,
@@ -194,6 +210,7 @@ impl Statement {
                 assumes: conditions::assumes(ledger),
                 event,
             },
+            approval: Approved::of(ledger),
             not_covered: conditions::not_covered(ledger),
             ledger: Source {
                 head: ledger.head(),
@@ -214,6 +231,18 @@ impl Statement {
 }
 
 const OUTPUT: &str = "every released vector and everything computed from them: all intermediate models and the last one, and anything printed about them. Their release is already included in the cost.";
+
+impl Approved {
+    fn of<S: LedgerStore>(ledger: &Ledger<S>) -> Option<Self> {
+        match &ledger.opening().approval {
+            Some(Approval { task, realm, officer, .. }) => {
+                Some(Self { by: Some(*officer), task: Some(task.clone()), realm: Some(*realm) })
+            }
+            None if ledger.plan().unit == Unit::Device => Some(Self { by: None, task: None, realm: None }),
+            None => None,
+        }
+    }
+}
 
 impl DataAccesses {
     fn of<S: LedgerStore>(ledger: &Ledger<S>) -> Self {

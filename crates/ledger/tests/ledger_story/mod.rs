@@ -63,6 +63,7 @@ pub(crate) fn plan() -> Plan {
         group: 1,
         budget: None,
         start: Start::Random,
+        after: Vec::new(),
         public_data: Vec::new(),
         randomness: Randomness::Secret,
         aggregation: Aggregation::Plain { sees_updates: "the server".into() },

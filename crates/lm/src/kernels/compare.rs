@@ -75,63 +75,102 @@ impl<const N: usize> WithSimd for Largest<'_, N> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
-        let mut best = Best { best: [(f32::NEG_INFINITY, usize::MAX); N], found: 0 };
+        let (vectors, rest) = S::as_simd_f32s(self.values);
+        let mut best =
+            Best { floor: floor::<S, N>(simd, vectors), best: [(f32::NEG_INFINITY, usize::MAX); N], found: 0 };
         let mut next = 0;
-        while best.found < N && next < self.values.len() {
-            best.take(self.values[next], next);
-            next += 1;
-        }
-        // From here on only what is larger than the least of them counts, and few are: vectors are looked into only where one is.
-        let (vectors, rest) = S::as_simd_f32s(&self.values[next..]);
         for group in vectors.chunks(TOGETHER) {
-            let least = simd.splat_f32s(best.least());
-            let larger = group.iter().map(|v| simd.greater_than_f32s(*v, least));
-            let any = larger.reduce(|a, b| simd.or_m32s(a, b));
-            if any.is_some_and(|any| simd.first_true_m32s(any) < S::F32_LANES) {
-                best.take_larger(bytemuck::cast_slice(group), next);
+            if best.has_room_for_any(simd, group) {
+                for v in group {
+                    if best.has_room_for_any(simd, std::slice::from_ref(v)) {
+                        best.take_all(bytemuck::cast_slice(std::slice::from_ref(v)), next);
+                    }
+                    next += S::F32_LANES;
+                }
+            } else {
+                next += group.len() * S::F32_LANES;
             }
-            next += group.len() * S::F32_LANES;
         }
-        best.take_larger(rest, next);
+        best.take_all(rest, next);
         (best.best, best.found)
     }
 }
 
+/// A number that at least `N` of all are not below, so that nothing below it is among the largest: the `N`th largest of the maxima of
+/// groups. Few numbers are above it, and without it every vector at the beginning has one that is among the largest so far.
+#[inline(always)]
+fn floor<S: Simd, const N: usize>(simd: S, vectors: &[S::f32s]) -> f32 {
+    let mut maxima = [simd.splat_f32s(f32::NEG_INFINITY); TOGETHER];
+    for group in vectors.chunks(TOGETHER) {
+        for (max, v) in maxima.iter_mut().zip(group) {
+            // NaN is not greater than anything, so it is never a maximum.
+            *max = simd.select_f32s(simd.greater_than_f32s(*v, *max), *v, *max);
+        }
+    }
+    let lanes: &[f32] = bytemuck::cast_slice(&maxima);
+    let mut largest = [f32::NEG_INFINITY; N];
+    for lane in lanes {
+        let mut lane = *lane;
+        for held in &mut largest {
+            let (high, low) = if lane > *held { (lane, *held) } else { (*held, lane) };
+            (*held, lane) = (high, low);
+        }
+    }
+    // Where there are fewer groups than `N`, the last is still minus infinity.
+    largest.last().copied().unwrap_or(f32::INFINITY)
+}
+
 /// The largest numbers so far, in order.
 struct Best<const N: usize> {
+    /// Nothing below it is taken.
+    floor: f32,
     best: [(f32, usize); N],
     found: usize,
 }
 
 impl<const N: usize> Best<N> {
-    /// What a number must be larger than, once there are `N`; before that nothing counts.
+    /// The least of those that were found, once there are `N`.
     #[inline(always)]
-    fn least(&self) -> f32 {
-        if self.found < N { f32::INFINITY } else { self.best.last().map_or(f32::INFINITY, |(least, _)| *least) }
+    fn least(&self) -> Option<f32> {
+        self.best.last().filter(|_| self.found == N).map(|(least, _)| *least)
     }
 
-    /// Takes a number, unless it is NaN or, once there are `N`, no larger than all of them.
+    /// Whether any of these numbers may be taken.
+    #[inline(always)]
+    fn has_room_for_any<S: Simd>(&self, simd: S, vectors: &[S::f32s]) -> bool {
+        let any = match self.least() {
+            Some(least) => {
+                let least = simd.splat_f32s(least);
+                vectors.iter().map(|v| simd.greater_than_f32s(*v, least)).reduce(|a, b| simd.or_m32s(a, b))
+            }
+            None => {
+                let floor = simd.splat_f32s(self.floor);
+                vectors.iter().map(|v| simd.greater_than_or_equal_f32s(*v, floor)).reduce(|a, b| simd.or_m32s(a, b))
+            }
+        };
+        any.is_some_and(|any| simd.first_true_m32s(any) < S::F32_LANES)
+    }
+
+    /// Takes those that are among the largest so far: of equals the first.
+    #[inline(always)]
+    fn take_all(&mut self, values: &[f32], first: usize) {
+        for (i, value) in values.iter().enumerate() {
+            if self.least().map_or(*value >= self.floor, |least| *value > least) {
+                self.take(*value, first + i);
+            }
+        }
+    }
+
     #[inline(always)]
     fn take(&mut self, value: f32, place: usize) {
-        if value.is_nan() || (self.found == N && value <= self.least()) {
-            return;
-        }
-        let mut at = self.found.min(N - 1);
+        let Some(last) = N.checked_sub(1) else { return };
+        let mut at = self.found.min(last);
         while at > 0 && value > self.best[at - 1].0 {
             self.best[at] = self.best[at - 1];
             at -= 1;
         }
         self.best[at] = (value, place);
         self.found = N.min(self.found + 1);
-    }
-
-    #[inline(always)]
-    fn take_larger(&mut self, values: &[f32], first: usize) {
-        for (i, value) in values.iter().enumerate() {
-            if *value > self.least() {
-                self.take(*value, first + i);
-            }
-        }
     }
 }
 
@@ -155,9 +194,19 @@ mod tests {
                 }
                 let mut order: Vec<usize> = (0..len).filter(|i| !values[*i].is_nan()).collect();
                 order.sort_by(|a, b| values[*b].partial_cmp(&values[*a]).unwrap().then(a.cmp(b)));
-                let (best, found) = path.run(Largest::<5> { values: &values }).unwrap();
-                let places: Vec<usize> = best[..found].iter().map(|(_, place)| *place).collect();
-                assert_eq!(places, order[..order.len().min(5)], "{path:?} {len}");
+                // Fewer than, as many as, and more than the groups that a path has maxima of.
+                fn places<const N: usize>(path: KernelPath, values: &[f32]) -> Vec<usize> {
+                    let (best, found) = path.run(Largest::<N> { values }).unwrap();
+                    best[..found].iter().map(|(_, place)| *place).collect()
+                }
+                for (most, places) in [
+                    (1, places::<1>(path, &values)),
+                    (4, places::<4>(path, &values)),
+                    (5, places::<5>(path, &values)),
+                    (100, places::<100>(path, &values)),
+                ] {
+                    assert_eq!(places, order[..order.len().min(most)], "{path:?} {len} {most}");
+                }
             }
         }
     }

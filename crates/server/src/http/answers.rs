@@ -75,6 +75,12 @@ impl Refusal {
         }
     }
 
+    /// Its status, its reason in words, and after how many seconds it may be otherwise.
+    pub(super) const fn told(self) -> (StatusCode, &'static str, u64) {
+        let (status, _, words) = self.parts();
+        (status, words, self.after_s())
+    }
+
     /// With the server's clock, in seconds since 1970.
     pub(super) fn response(self, time_s: u64) -> Response {
         let (status, reason, words) = self.parts();

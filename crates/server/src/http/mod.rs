@@ -10,6 +10,7 @@
 //! | `bodies`    | bodies of a bounded length, rate and memory, never inflated                                       |
 //! | `chunk`     | chunks of reports as they come, which nobody keeps                                               |
 //! | `flow`      | a body that comes fast enough, or is cut                                                          |
+//! | `reading`   | bodies for routes beside the protocol's, under the same limits                                    |
 //!
 //! Nothing that a client sends is logged, and no answer repeats any of it.
 
@@ -18,6 +19,7 @@ mod blobs;
 mod bodies;
 mod chunk;
 mod flow;
+mod reading;
 pub mod routes;
 pub mod service;
 pub mod tls;
@@ -29,9 +31,10 @@ use thiserror::Error;
 
 pub use chunk::{Chunk, Piece};
 pub use listen::{Limits, ListenError, Network, Origin, Origins, Proxies, Served, Server, Transport};
+pub use reading::{Reading, Unread};
 pub use routes::app;
 pub use service::{Packed, Service};
-pub use tls::{Identity, fingerprint, self_signed};
+pub use tls::{Identity, fingerprint, prepare_next, self_signed, switch_to_next};
 
 /// Listens. Those for whom there is no place are told so in a message of the protocol.
 ///

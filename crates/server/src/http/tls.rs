@@ -1,6 +1,11 @@
-//! Certificates.
+//! Certificates: those of files, which are read again when they are replaced, and those that a server makes itself.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::{Duration, Instant, SystemTime},
+};
 
 use durable::{
     disk::{Disk, OsDisk},
@@ -21,40 +26,124 @@ use zeroize::Zeroizing;
 
 use super::HttpError;
 
-/// A certificate with its chain and its key, which fit each other.
-#[derive(Debug, Clone)]
+/// How often the files of a certificate are looked at, at most: when somebody connects.
+const LOOKS_EVERY: Duration = Duration::from_secs(2);
+
+/// Who is told that a certificate was replaced, or why it was not.
+type Says = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// A certificate with its chain and its key, which fit each other. Clones are the same one.
+#[derive(Clone)]
 pub struct Identity {
-    config: Arc<ServerConfig>,
+    config: Arc<RwLock<Arc<ServerConfig>>>,
+    chain: PathBuf,
+    key: PathBuf,
+    looked: Arc<Mutex<Looked>>,
+    says: Option<Says>,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Identity").field(&self.chain).finish()
+    }
+}
+
+/// When a file was written, and how long it is.
+type Stamp = Option<(SystemTime, u64)>;
+
+/// What the files were like when they were looked at last.
+#[derive(Debug)]
+struct Looked {
+    at: Instant,
+    chain: Stamp,
+    key: Stamp,
+}
+
+impl Looked {
+    fn at(chain: &Path, key: &Path) -> Self {
+        let stamp = |path: &Path| {
+            let meta = std::fs::metadata(path).ok()?;
+            Some((meta.modified().ok()?, meta.len()))
+        };
+        Self { at: Instant::now(), chain: stamp(chain), key: stamp(key) }
+    }
 }
 
 impl Identity {
-    /// Reads PEM files: a certificate with the chain to its root, and its key.
+    /// Reads PEM files: a certificate with the chain to its root, and its key. Once they hold another certificate with its key, that is used for
+    /// connections from then on; until then, and where what they hold does not fit, the one that was read before.
     ///
     /// # Errors
     /// When a file cannot be read, holds no such thing, or the key is another's.
     pub fn from_files(chain: &Path, key: &Path) -> Result<Self, HttpError> {
-        let certificates = certificates(chain)?;
-        let what = "a private key";
-        let secret =
-            PrivateKeyDer::from_pem_file(key).map_err(|e| HttpError::Pem { what, path: key.to_owned(), error: e })?;
-        Self::new(certificates, secret).map_err(|error| HttpError::Identity { path: chain.to_owned(), error })
+        // Before they are read: what is written meanwhile is read again.
+        let looked = Looked::at(chain, key);
+        let config = Arc::new(RwLock::new(Arc::new(read(chain, key)?)));
+        let looked = Arc::new(Mutex::new(looked));
+        Ok(Self { config, chain: chain.to_owned(), key: key.to_owned(), looked, says: None })
     }
 
-    fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Self, rustls::Error> {
+    /// Has somebody told when the certificate was replaced, or could not be.
+    #[must_use]
+    pub fn telling(self, says: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { says: Some(Arc::new(says)), ..self }
+    }
+
+    /// What connections are opened with from now on.
+    fn now(&self) -> Arc<ServerConfig> {
+        let due = self.looked.try_lock().is_ok_and(|looked| looked.at.elapsed() >= LOOKS_EVERY);
+        if due {
+            self.look();
+        }
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the files again, if they are not as they were.
+    fn look(&self) {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Looked::at(&self.chain, &self.key);
+        let is_new = (now.chain, now.key) != (looked.chain, looked.key);
+        *looked = now;
+        drop(looked);
+        if !is_new {
+            return;
+        }
+        let said = match read(&self.chain, &self.key) {
+            Ok(config) => {
+                *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+                let print = fingerprint(&self.chain).unwrap_or_default();
+                format!("the certificate was replaced; SHA-256 of the new one: {print}")
+            }
+            Err(error) => format!("the certificate was not replaced, and the one before is still used: {error}"),
+        };
+        if let Some(says) = &self.says {
+            says(&said);
+        }
+    }
+}
+
+/// What connections are opened with by the certificate and the key in these files.
+fn read(chain: &Path, key: &Path) -> Result<ServerConfig, HttpError> {
+    let certificates = certificates(chain)?;
+    let what = "a private key";
+    let secret =
+        PrivateKeyDer::from_pem_file(key).map_err(|e| HttpError::Pem { what, path: key.to_owned(), error: e })?;
+    let config = || -> Result<ServerConfig, rustls::Error> {
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
-            .with_single_cert(chain, key)?;
+            .with_single_cert(certificates, secret)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         // Devices that come back need no new handshake, and nothing is kept for them: tickets hold it, under keys that change.
         config.ticketer = ring::Ticketer::new()?;
-        Ok(Self { config: Arc::new(config) })
-    }
+        Ok(config)
+    };
+    config().map_err(|error| HttpError::Identity { path: chain.to_owned(), error })
 }
 
 impl Handshake for Identity {
     fn shake(&self, stream: TcpStream) -> Shaking {
-        let accepting = TlsAcceptor::from(Arc::clone(&self.config)).accept(stream);
+        let accepting = TlsAcceptor::from(self.now()).accept(stream);
         Box::pin(async { accepting.await.map(|stream| Box::new(stream) as Box<dyn Stream>) })
     }
 }
@@ -82,6 +171,49 @@ pub fn self_signed(folder: &Path, names: &[String]) -> Result<Identity, HttpErro
 pub fn fingerprint(certificate: &Path) -> Result<String, HttpError> {
     let digest = Sha256::digest(certificates(certificate)?.swap_remove(0));
     Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The file with all certificates that devices may pin: the one in use, and the next one.
+const PINS: &str = "pins.pem";
+/// The folder of the next certificate.
+const NEXT: &str = "next";
+
+/// Makes the certificate that is to take the place of the one that [`self_signed`] made, for these names, and leaves that in use. Gives the
+/// file with both, for devices to pin before the change. Where there is a next one already, it is that.
+///
+/// # Errors
+/// When there is none to be replaced, it is for other names, or the disk fails.
+pub fn prepare_next(folder: &Path, names: &[String]) -> Result<PathBuf, HttpError> {
+    let (now, next) = (folder.join("cert.pem"), folder.join(NEXT));
+    fits(&now, names)?;
+    self_signed(&next, names)?;
+    write_pins(folder, &[&now, &next.join("cert.pem")])
+}
+
+/// Puts the next certificate in the place of the one in use. A server that runs uses it within seconds, without a restart.
+///
+/// # Errors
+/// When there is no next one, or the disk fails. After a crash it can be done again.
+pub fn switch_to_next(folder: &Path) -> Result<PathBuf, HttpError> {
+    let [now, next] = [folder.to_owned(), folder.join(NEXT)].map(|f| (f.join("cert.pem"), f.join("key.pem")));
+    // A crash may have come after the first of the two.
+    let key = if next.1.exists() { &next.1 } else { &now.1 };
+    read(&next.0, key)?;
+    for (from, to) in [(&next.1, &now.1), (&next.0, &now.0)] {
+        if from.exists() {
+            std::fs::rename(from, to).map_err(files::failed("replace", to))?;
+            files::sync_folder(folder)?;
+        }
+    }
+    write_pins(folder, &[&now.0])
+}
+
+/// Writes all certificates of these files into the one to pin.
+fn write_pins(folder: &Path, certificates: &[&Path]) -> Result<PathBuf, HttpError> {
+    let texts = certificates.iter().map(|path| files::read_text(path)).collect::<Result<String, _>>()?;
+    let pins = folder.join(PINS);
+    files::write(&pins, texts.as_bytes())?;
+    Ok(pins)
 }
 
 fn make(certificate: &Path, key: &Path, names: &[String]) -> Result<(), HttpError> {
@@ -159,6 +291,37 @@ mod tests {
         std::fs::remove_file(here.join("key.pem")).unwrap();
         let error = self_signed(here, &names(&["localhost"])).unwrap_err();
         assert!(matches!(error, HttpError::KeyMissing { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_certificate_is_replaced_once_the_next_one_and_its_key_are_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().join("tls");
+        let names = names(&["localhost"]);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let tells = Arc::clone(&told);
+        let identity =
+            self_signed(&here, &names).unwrap().telling(move |words| tells.lock().unwrap().push(words.to_owned()));
+        let print = || fingerprint(&here.join("cert.pem")).unwrap();
+        let (first, before) = (print(), identity.now());
+        let none = switch_to_next(&here).unwrap_err();
+        assert!(matches!(none, HttpError::Pem { .. }), "{none}");
+        let other = prepare_next(&here, &["elsewhere.example".to_owned()]).unwrap_err();
+        assert!(matches!(other, HttpError::OtherNames { .. }), "{other}");
+        let pins = prepare_next(&here, &names).unwrap();
+        assert_eq!(prepare_next(&here, &names).unwrap(), pins);
+        assert_eq!(certificates(&pins).unwrap().len(), 2);
+        assert_eq!(print(), first, "the one in use stays");
+        // Of half a change nothing is used: a crash, or a look, between the two files.
+        std::fs::rename(here.join("next/key.pem"), here.join("key.pem")).unwrap();
+        identity.look();
+        assert!(Arc::ptr_eq(&before, &identity.now()) && told.lock().unwrap()[0].contains("was not replaced"));
+        switch_to_next(&here).unwrap();
+        identity.look();
+        assert!(!Arc::ptr_eq(&before, &identity.now()) && print() != first);
+        assert!(told.lock().unwrap()[1].contains(&print()), "{told:?}");
+        assert_eq!(certificates(&pins).unwrap().len(), 1);
+        self_signed(&here, &names).expect("the next start finds a pair that fits");
     }
 
     #[test]

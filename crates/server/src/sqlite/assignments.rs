@@ -39,16 +39,19 @@ impl Database {
     /// When the count there says that this database was set back or is another, or is gone; or the disk fails.
     pub fn with_witness(self, secrets: &Path) -> Result<Self, DatabaseError> {
         FileVault::in_folder(secrets)?;
-        let (realm, count) = self.look(|t| {
-            let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, [u8; 32]>(0)?, row.get(1)?));
-            Ok(t.query_row("SELECT realm, assignments FROM server", [], row)?)
-        })?;
-        let mut witness = Witness { path: secrets.join(ASSIGNMENTS), realm: ledger::hex(&realm), last: 0 };
+        let (realm, count) = self.look(realm_and_count)?;
+        let mut witness = Witness::of(secrets, &realm);
         witness.last = witness.check(count)?;
         // What a crash left unsaid counts from here on.
         witness.keep(count)?;
         Ok(self.witnessed_by(witness))
     }
+}
+
+/// The realm, and the count of assignments.
+pub(super) fn realm_and_count(t: &Connection) -> Result<([u8; 32], u64), DatabaseError> {
+    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    Ok(t.query_row("SELECT realm, assignments FROM server", [], row)?)
 }
 
 /// Devices are given a task in this transaction. Gives the count that includes it.
@@ -58,21 +61,32 @@ pub(super) fn count(t: &Connection) -> Result<u64, DatabaseError> {
 }
 
 impl Witness {
+    /// That of a server in its folder of secrets, which is not looked at yet.
+    pub(super) fn of(secrets: &Path, realm: &[u8; 32]) -> Self {
+        Self { path: secrets.join(ASSIGNMENTS), realm: ledger::hex(realm), last: 0 }
+    }
+
     /// The count in the file; 0 where there is none yet.
     fn check(&self, count: u64) -> Result<u64, DatabaseError> {
         let place = || self.path.clone();
-        let Some(bytes) = OsDisk.read(&self.path).map_err(failed("read", &self.path))? else {
+        match self.shown()? {
             // The first may be in the database, and the program ended before the file was there.
-            return if count <= 1 { Ok(0) } else { Err(DatabaseError::NoWitness { place: place(), count }) };
-        };
+            None if count <= 1 => Ok(0),
+            None => Err(DatabaseError::NoWitness { place: place(), count }),
+            Some(shown) if shown > count => Err(DatabaseError::SetBack { place: place(), shown, have: count }),
+            Some(shown) => Ok(shown),
+        }
+    }
+
+    /// The count in the file of this server; none where there is no file.
+    pub(super) fn shown(&self) -> Result<Option<u64>, DatabaseError> {
+        let Some(bytes) = OsDisk.read(&self.path).map_err(failed("read", &self.path))? else { return Ok(None) };
         let text = String::from_utf8(bytes).ok();
         let said = text.as_deref().and_then(|text| text.strip_suffix('\n')).and_then(|line| line.split_once(' '));
-        let said = said.and_then(|(count, realm)| Some((count.parse::<u64>().ok()?, realm)));
-        match said {
-            None => Err(DatabaseError::WitnessDamaged { place: place() }),
-            Some((_, realm)) if realm != self.realm => Err(DatabaseError::OtherRealm { place: place() }),
-            Some((shown, _)) if shown > count => Err(DatabaseError::SetBack { place: place(), shown, have: count }),
-            Some((shown, _)) => Ok(shown),
+        match said.and_then(|(count, realm)| Some((count.parse::<u64>().ok()?, realm))) {
+            None => Err(DatabaseError::WitnessDamaged { place: self.path.clone() }),
+            Some((_, realm)) if realm != self.realm => Err(DatabaseError::OtherRealm { place: self.path.clone() }),
+            Some((shown, _)) => Ok(Some(shown)),
         }
     }
 

@@ -26,6 +26,8 @@ use super::{assignments::Witness, error::DatabaseError, schema};
 
 /// Connections that read beside the one that writes.
 const READERS: usize = 4;
+/// How long emptying the log waits for who reads, while nobody can write.
+const BRIEFLY: Duration = Duration::from_millis(250);
 /// How often a server that starts tries to be the one server.
 const LOOKS: usize = 10;
 
@@ -190,8 +192,11 @@ impl Database {
     pub fn empty_log(&self) -> Result<(), DatabaseError> {
         let writer = self.writer.as_ref().ok_or(DatabaseError::ReadOnly)?;
         let writer = writer.lock().map_err(|_| self.poison(DatabaseError::Poisoned))?;
-        let busy: bool = writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
-        if busy { Err(DatabaseError::Busy { place: self.path.clone() }) } else { Ok(()) }
+        // Others write meanwhile: it is better tried again than waited for.
+        writer.busy_timeout(BRIEFLY)?;
+        let busy = writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
+        writer.busy_timeout(schema::PATIENCE)?;
+        if busy? { Err(DatabaseError::Busy { place: self.path.clone() }) } else { Ok(()) }
     }
 
     /// Why nothing is read or written any more.

@@ -70,7 +70,7 @@ pub enum DatabaseError {
     },
     /// The file beside the secrets has seen more than this database.
     #[error(
-        "the database was rolled back: according to {}, devices were assigned tasks {shown} times, but the database has {have}. It no longer knows who took part, so it cannot enforce their limits; restore the newest copy",
+        "the database was rolled back: according to {}, devices were assigned tasks {shown} times, but the database has {have}. It no longer knows who took part, so it cannot enforce their limits. Restore the newest copy with keyhush restore; if there is no newer one, end its tasks with keyhush restore --salvage",
         place.display()
     )]
     SetBack {

@@ -6,6 +6,7 @@
 //! | `database`    | the file: one server writes it, anybody of its owner's reads it; what a failed write means |
 //! | `schema`      | its tables, and the version that they have                                              |
 //! | `coordinator` | what the coordinator of devices must not forget ([`federated::protocol::store::Store`])   |
+//! | `copy`        | copies of it, and how old one is by what stands beside the secrets                       |
 //! | `places`      | what hides the addresses from which devices enrol                                       |
 //! | `task_home`   | the home of a task's run: papers, states, logs, models; which of them devices are given    |
 //! | `task_ledger` | its ledger, and the head beside its secrets that shows when the file was set back        |
@@ -17,6 +18,7 @@
 
 mod assignments;
 mod coordinator;
+mod copy;
 mod database;
 mod error;
 mod places;
@@ -29,10 +31,11 @@ mod task_ledger;
 pub const DATABASE: &str = "keyhush.sqlite";
 
 pub use self::{
+    copy::{Compared, ComparedTask, compare},
     database::Database,
     error::DatabaseError,
     places::place_key,
-    server_state::{SqliteState, check_folders},
+    server_state::{SqliteState, check_folders, resolved},
     task_home::TaskHome,
     task_ledger::TaskLedger,
 };

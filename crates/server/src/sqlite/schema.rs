@@ -29,7 +29,7 @@ CREATE TABLE enrolments (
 ) STRICT, WITHOUT ROWID;
 ";
 /// How long a connection waits for another.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The bytes of a page, in files that are made from now on. Models and releases are megabytes, and every page of them is written twice, by calls of
 /// its own: in pages of 4 KiB a round of 2.4 million parameters made 30,000 of those.
 const PAGE_BYTES: i64 = 32 << 10;

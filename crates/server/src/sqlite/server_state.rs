@@ -3,12 +3,17 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use federated::protocol::{admission::PlaceKey, store::Store};
 
 use super::{DATABASE, Database, DatabaseError, TaskHome, place_key};
 use crate::state::{State, StateError};
+
+/// How long somebody may read one state of the database while it is to be erased, and how long to wait between two tries.
+const READS_FOR: Duration = Duration::from_secs(600);
+const BETWEEN: Duration = Duration::from_millis(250);
 
 /// It, for a server or for readers.
 #[derive(Debug)]
@@ -66,7 +71,14 @@ impl State for SqliteState {
     }
 
     fn erase(&self) -> Result<(), StateError> {
-        Ok(self.database.empty_log()?)
+        let until = Instant::now() + READS_FOR;
+        loop {
+            match self.database.empty_log() {
+                // A backup reads for as long as it takes to copy everything.
+                Err(DatabaseError::Busy { .. }) if Instant::now() < until => std::thread::sleep(BETWEEN),
+                done => return Ok(done?),
+            }
+        }
     }
 
     fn is_served(&self) -> Result<bool, StateError> {
@@ -95,7 +107,8 @@ pub fn check_folders(data: &Path, secrets: &Path) -> Result<(), DatabaseError> {
 }
 
 /// A path without links, as far as it is there already.
-fn resolved(path: &Path) -> PathBuf {
+#[must_use]
+pub fn resolved(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
     let Some((above, real)) = there else { return path };

@@ -21,7 +21,7 @@ use super::{
     schema::delete_public,
     task_ledger::{ClosedVault, check_head_is, head_of},
 };
-use crate::state::{AfterRound, Note, PublishedModel, StateError, TaskState};
+use crate::state::{AfterRound, Note, PublishedModel, StateError, TaskState, is_task_name};
 
 /// The home of one task's run. Clones are the same home.
 #[derive(Clone)]
@@ -31,7 +31,7 @@ pub struct TaskHome {
     pub(super) vault: Arc<dyn Vault>,
     /// Where the head is kept that was acknowledged last; none where it was opened without its secrets.
     pub(super) witness: Option<PathBuf>,
-    name: String,
+    pub(super) name: String,
 }
 
 impl fmt::Debug for TaskHome {
@@ -41,7 +41,7 @@ impl fmt::Debug for TaskHome {
 }
 
 /// The file of a task's secrets with the head that was acknowledged last.
-const HEAD: &str = "ledger.head";
+pub(super) const HEAD: &str = "ledger.head";
 /// The paper that a note is.
 const NOTE: &str = "note";
 
@@ -134,11 +134,7 @@ impl TaskHome {
 
 /// Names are those of folders too.
 fn check_name(name: &str) -> Result<(), DatabaseError> {
-    let known = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if (1..=64).contains(&name.len()) && name.chars().all(known) && !name.starts_with('.') {
-        return Ok(());
-    }
-    Err(DatabaseError::Name { name: name.to_owned() })
+    if is_task_name(name) { Ok(()) } else { Err(DatabaseError::Name { name: name.to_owned() }) }
 }
 
 fn number_of(t: &Connection, name: &str) -> Result<Option<i64>, DatabaseError> {

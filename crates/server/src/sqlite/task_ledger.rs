@@ -87,7 +87,7 @@ impl Records for TaskHome {
 }
 
 impl TaskHome {
-    fn head(&self) -> Result<Head, LedgerError> {
+    pub(super) fn head(&self) -> Result<Head, LedgerError> {
         self.database.look(|t| head_of(t, self.run)).map_err(|e| e.in_ledger("read the head of a ledger"))
     }
 
@@ -102,7 +102,7 @@ impl TaskHome {
     }
 
     /// The head that was acknowledged last, as it stands beside the secrets.
-    fn witnessed(&self) -> Result<Option<Head>, LedgerError> {
+    pub(super) fn witnessed(&self) -> Result<Option<Head>, LedgerError> {
         let Some(path) = &self.witness else { return Ok(None) };
         let place = || path.display().to_string();
         let unreadable = |e| LedgerError::storage(format!("cannot read {}", place()), e);
@@ -121,7 +121,7 @@ impl TaskHome {
     }
 
     /// Refuses a ledger that is not there, or shorter or another than the one that was acknowledged.
-    fn refuse_rewound(&self) -> Result<(), LedgerError> {
+    pub(super) fn refuse_rewound(&self) -> Result<(), LedgerError> {
         let (shown, head) = (self.witnessed()?, self.head()?);
         match shown {
             Some(shown) if head.length < shown.length => Err(LedgerError::Rewound { shown, have: head.length }),

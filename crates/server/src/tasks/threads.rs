@@ -1,23 +1,27 @@
 //! A thread for each task, and how a server ends: when it is told to, when its tasks are over, or by a bug.
 
 use std::{
+    collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use device::guard::TaskDigest;
 use federated::{fleet::network::Driver, protocol::order::Order};
 
 use super::{Happened, Ready, ServeError, Serving, note};
-use crate::state::{Note, State, TaskState};
+use crate::{
+    orders,
+    state::{Note, State, TaskState},
+};
 
 /// How often it is looked whether the server is to stop.
 const STOP_LOOK: Duration = Duration::from_millis(20);
-/// The same while all tasks are over.
+/// How long it is waited for a task to end, before it is looked whether others came.
 const IDLE_LOOK: Duration = Duration::from_millis(100);
 
 /// That something is over, also where it ended by a bug.
@@ -34,7 +38,7 @@ impl<S: State> Serving<'_, S> {
     /// closed; a task that is within a step ends it meanwhile.
     pub(super) fn run_until_it_stops(
         self,
-        ready: &[Ready<S::Task>],
+        ready: Vec<Ready<S::Task>>,
         ends_with_tasks: bool,
         closing: tokio::sync::oneshot::Sender<()>,
     ) -> Result<(), ServeError> {
@@ -53,34 +57,45 @@ impl<S: State> Serving<'_, S> {
         })
     }
 
-    /// Runs all tasks, each on a thread of its own.
-    fn run_all(self, ready: &[Ready<S::Task>], ends_with_tasks: bool) -> Result<(), ServeError> {
+    /// Runs all tasks, each on a thread of its own, and those that are created meanwhile.
+    fn run_all(self, ready: Vec<Ready<S::Task>>, ends_with_tasks: bool) -> Result<(), ServeError> {
         std::thread::scope(|scope| {
             let (ended, ends) = mpsc::channel();
-            for task in ready {
+            let begin = |task: Ready<S::Task>| {
                 let ended = ended.clone();
                 scope.spawn(move || {
-                    let done = caught(|| self.run_one(task));
+                    let done = caught(|| self.run_one(&task));
                     if let Err(error) = &done {
                         // Where that ends by a bug too, the server still ends, and says why.
                         _ = caught(|| {
-                            self.is_broken(task, error);
+                            self.is_broken(&task, error);
                             Ok(())
                         });
                     }
                     let _ = ended.send(done);
                 });
+            };
+            let mut served: BTreeSet<String> = ready.iter().map(|task| task.name.clone()).collect();
+            let mut running = ready.len();
+            ready.into_iter().for_each(begin);
+            let (mut first, mut looked) = (Ok(()), None::<Instant>);
+            loop {
+                if let Ok(done) = ends.recv_timeout(IDLE_LOOK) {
+                    first = first.and(done);
+                    running -= 1;
+                }
+                let ends = self.stop.is_asked() || self.hub.is_down();
+                if !ends && looked.is_none_or(|looked| looked.elapsed() >= orders::EVERY) {
+                    let new = self.newcomers(&mut served);
+                    running += new.len();
+                    new.into_iter().for_each(begin);
+                    looked = Some(Instant::now());
+                }
+                // Devices are told when to come back as long as the server is there, and somebody answers them.
+                if running == 0 && (first.is_err() || ends_with_tasks || ends) {
+                    return first;
+                }
             }
-            drop(ended);
-            let mut first = Ok(());
-            for done in &ends {
-                first = first.and(done);
-            }
-            // Devices are told when to come back as long as the server is there, and somebody answers them.
-            while first.is_ok() && !ends_with_tasks && !self.stop.is_asked() && !self.hub.is_down() {
-                std::thread::sleep(IDLE_LOOK);
-            }
-            first
         })
     }
 

@@ -41,6 +41,8 @@ pub(crate) fn settings(folder: &Path) -> Settings {
         proxies: Proxies::default(),
         origins: Origins::default(),
         pace: Pace { least_s: 0.0, ..Pace::default() },
+        routes: axum::Router::new(),
         ends_with_tasks: true,
+        officers: Vec::new(),
     }
 }

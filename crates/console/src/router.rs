@@ -1,0 +1,238 @@
+//! From endpoints, each described once, to routes: who may use it, limits on bodies and time, headers of every answer.
+//!
+//! An [`Endpoint`](crate::endpoint::Endpoint) says its method, its path, the role that it needs and what it takes and answers; `/openapi.json` is made from the same
+//! values. All endpoints are listed in `endpoints`: another part of the console adds its own there.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
+
+use axum::extract::RawPathParams;
+use axum::{
+    Router,
+    extract::{Request, State as Shares},
+    http::{
+        HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+        header::{
+            AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+            X_FRAME_OPTIONS,
+        },
+    },
+    middleware::{Next, from_fn},
+    response::Response,
+    routing::{MethodFilter, MethodRouter},
+};
+use bytes::Bytes;
+use listen::{Limits, Peer};
+use serde_json::Value;
+use server::{http::Reading, state::State};
+use tokio::{sync::Semaphore, time::timeout};
+
+use crate::{
+    Console, ConsoleError,
+    access::{Role, Who},
+    endpoint::{Asked, Described, Endpoint, JSON, RequestId, Shared},
+    openapi,
+    problems::Problem,
+    tasks,
+};
+
+/// The header with the id of a request.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// What browsers let the dashboard do: load files from this server, and send requests to it.
+pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+
+/// The most bytes of a body.
+pub const MOST_BYTES: usize = 1 << 20;
+/// The memory for bodies that arrive.
+const ROOM: usize = 8 << 20;
+/// Requests that read the state of the server at a time; the others wait. Devices have the rest of its threads.
+const READERS: usize = 4;
+
+/// All endpoints of the console.
+fn endpoints<S: State + 'static>() -> Vec<Endpoint<S>> {
+    let mut all: Vec<Endpoint<S>> = tasks::endpoints();
+    let mut described: Vec<Described> = all.iter().map(|endpoint| endpoint.described).collect();
+    described.push(openapi::DESCRIBED);
+    all.push(openapi::endpoint(openapi::document(&described, &schemas())));
+    all
+}
+
+/// The routes of a console.
+pub(crate) fn of<S: State + 'static>(console: Console<S>) -> Router {
+    let limits = console.limits;
+    let bodies = Reading::new(Limits { room: ROOM, ..limits });
+    let shared = Arc::new(Shared { console, bodies, readers: Arc::new(Semaphore::new(READERS)) });
+    let mut paths: BTreeMap<&'static str, Vec<Endpoint<S>>> = BTreeMap::new();
+    for endpoint in endpoints() {
+        paths.entry(endpoint.described.path).or_default().push(endpoint);
+    }
+    let mut router = Router::new();
+    for (path, endpoints) in paths {
+        router = router.route(path, methods(endpoints));
+    }
+    // What is below /api is the console's, and what is not there is refused as the console refuses.
+    let elsewhere = |request: Request| async move { Problem::no_such_path().response(id_of(&request)) };
+    let router =
+        router.route("/api", axum::routing::any(elsewhere)).route("/api/{*rest}", axum::routing::any(elsewhere));
+    router.layer(from_fn(headed)).with_state(shared)
+}
+
+fn methods<S: State + 'static>(endpoints: Vec<Endpoint<S>>) -> MethodRouter<Arc<Shared<S>>> {
+    let allow = allowed(&endpoints);
+    let mut methods = MethodRouter::new();
+    for endpoint in endpoints {
+        let Ok(filter) = Method::from_bytes(endpoint.described.method.as_bytes())
+            .map_err(|_| ())
+            .and_then(|method| MethodFilter::try_from(method).map_err(|_| ()))
+        else {
+            continue;
+        };
+        let endpoint = Arc::new(endpoint);
+        methods = methods.on(filter, move |Shares(shared): Shares<Arc<Shared<S>>>, request: Request| {
+            let endpoint = Arc::clone(&endpoint);
+            async move { answer(shared, &endpoint, request).await }
+        });
+    }
+    methods.fallback(move |request: Request| {
+        let allow = allow.clone();
+        async move { Problem::no_such_method(&allow).response(id_of(&request)) }
+    })
+}
+
+fn allowed<S>(endpoints: &[Endpoint<S>]) -> String {
+    let mut allow: Vec<&str> = endpoints.iter().map(|endpoint| endpoint.described.method).collect();
+    if allow.contains(&"GET") {
+        allow.push("HEAD");
+    }
+    allow.join(", ")
+}
+
+/// One request to one endpoint: who asks, whether they may, what they send, and the answer.
+async fn answer<S: State + 'static>(shared: Arc<Shared<S>>, endpoint: &Endpoint<S>, request: Request) -> Response {
+    let id = RequestId(id_of(&request).to_owned());
+    let within = shared.console.limits.answer;
+    let answered = async {
+        let asked = admit(&shared, &endpoint.described, request).await?;
+        (endpoint.handler)(Arc::clone(&shared), asked).await
+    };
+    match timeout(within, answered).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(problem)) => problem.response(&id.0),
+        Err(_) => Problem::unavailable("the answer took too long", 5).response(&id.0),
+    }
+}
+
+async fn admit<S: State + 'static>(
+    shared: &Arc<Shared<S>>,
+    described: &Described,
+    request: Request,
+) -> Result<Asked, Problem> {
+    use axum::RequestExt;
+    let id = RequestId(id_of(&request).to_owned());
+    let who = match described.role {
+        None => None,
+        Some(role) => Some(may(&shared.console, request.headers(), role)?),
+    };
+    let mut request = request;
+    let parameters = request.extract_parts::<RawPathParams>().await;
+    let parameters = parameters.map_err(|_| Problem::bad_request("the path is not text", "send it in UTF-8"))?;
+    let parameters = parameters.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let (head, body) = request.into_parts();
+    let body = match described.takes {
+        None => Bytes::new(),
+        Some(_) => shared
+            .bodies
+            .read(&head.headers, &HeaderValue::from_static(JSON), body, MOST_BYTES)
+            .await
+            .map_err(|unread| unreadable(unread.status, unread.words, unread.after_s))?,
+    };
+    let from = head.extensions.get::<Peer>().map(|peer| peer.0);
+    let query = head.uri.query().map(str::to_owned);
+    Ok(Asked { who, id, parameters, query, headers: head.headers, body, from })
+}
+
+fn unreadable(status: StatusCode, words: &'static str, after_s: u64) -> Problem {
+    let next = match status {
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "send uncompressed JSON with the header Content-Type: application/json",
+        StatusCode::PAYLOAD_TOO_LARGE => "send at most 1 MiB",
+        _ if after_s > 0 => return Problem::unavailable(words, after_s),
+        _ => "send the whole body as JSON",
+    };
+    let words = if status == StatusCode::UNSUPPORTED_MEDIA_TYPE { "the body is not plain JSON" } else { words };
+    Problem::new(status, "bad-body", "the body cannot be used", words, next)
+}
+
+/// Who asks, if their role is enough.
+fn may<S>(console: &Console<S>, headers: &HeaderMap, role: Role) -> Result<Who, Problem> {
+    let shown = headers.get(AUTHORIZATION).ok_or_else(|| Problem::unauthorized("the request has no access token"))?;
+    let token = shown.to_str().ok().and_then(|shown| shown.split_once(' '));
+    let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
+    let token = token.ok_or_else(|| Problem::unauthorized("the header Authorization has no bearer token"))?;
+    let who = console.access.who(token).map_err(no_access)?;
+    let who = who.ok_or_else(|| Problem::unauthorized("the access token is unknown, or was revoked"))?;
+    if who.role < role { Err(Problem::forbidden(who.role.word(), role.word())) } else { Ok(who) }
+}
+
+/// Nobody is let in where it cannot be told who may be.
+fn no_access(error: ConsoleError) -> Problem {
+    let detail = match error {
+        ConsoleError::Damaged { .. } => "the server's file of access tokens is damaged",
+        ConsoleError::Loose { .. } => "the server's file of access tokens can be read by others",
+        _ => "the server's file of access tokens cannot be read",
+    };
+    let mut problem = Problem::unavailable(detail, 30);
+    problem.next =
+        "run keyhush access list --secrets DIR on the server's machine: it says what is wrong and what to do"
+            .to_owned();
+    problem
+}
+
+/// The schemas that endpoints name.
+fn schemas() -> BTreeMap<&'static str, Value> {
+    let mut all = BTreeMap::new();
+    all.extend(tasks::schemas());
+    all
+}
+
+fn id_of(request: &Request) -> &str {
+    request.extensions().get::<RequestId>().map_or("", |id| &id.0)
+}
+
+/// Gives a request its id, and every answer its headers.
+async fn headed(mut request: Request, next: Next) -> Response {
+    let id = draw_id();
+    request.extensions_mut().insert(RequestId(id.clone()));
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (CACHE_CONTROL, "no-store"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        headers.insert(REQUEST_ID, id);
+    }
+    response
+}
+
+/// 16 hexadecimal digits: what this process began with, and a count.
+fn draw_id() -> String {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static BEGAN: LazyLock<u32> = LazyLock::new(|| {
+        let mut bytes = [0; 4];
+        // Ids are for reading logs: without randomness they are still different within one process.
+        _ = getrandom::fill(&mut bytes);
+        u32::from_le_bytes(bytes)
+    });
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    format!("{:08x}{:08x}", *BEGAN, COUNT.fetch_add(1, Ordering::Relaxed))
+}
