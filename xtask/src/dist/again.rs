@@ -29,7 +29,7 @@ pub(crate) fn check(machines: &[&'static Machine]) -> Result<()> {
 
 /// Makes the files in a clone; gives their folder.
 fn make_in(elsewhere: &Path, machines: &[&'static Machine]) -> Result<PathBuf> {
-    let clone = elsewhere.join("a folder of another depth").join("source");
+    let clone = elsewhere.join("another-depth").join("source");
     run(Command::new("git").args(["clone", "--quiet"]).arg(root()).arg(&clone))?;
     let home = elsewhere.join("cargo");
     borrow_downloads(&home)?;

@@ -157,26 +157,28 @@ fn command(machine: &Machine, commit: &Commit, places: &Places) -> Result<Comman
         .env("PYTHONPATH", &places.tools)
         .env("CARGO_ZIGBUILD_ZIG_PATH", places.zig())
         .env("SOURCE_DATE_EPOCH", commit.seconds.to_string())
-        .env("CARGO_ENCODED_RUSTFLAGS", joined("--remap-path-prefix=", &renamed, "\u{1f}"))
-        .env(format!("CFLAGS_{}", machine.triple.replace('-', "_")), joined("-ffile-prefix-map=", &renamed, " "))
+        .env("CARGO_ENCODED_RUSTFLAGS", joined("--remap-path-prefix=", &renamed).join("\u{1f}".as_ref()))
+        .env(format!("CFLAGS_{}", machine.triple.replace('-', "_")), quoted(&joined("-ffile-prefix-map=", &renamed)))
+        .env("CC_SHELL_ESCAPED_FLAGS", "1")
         // A person's own would take their place.
         .env_remove("RUSTFLAGS");
     Ok(command)
 }
 
 /// A flag for each folder that is renamed.
-fn joined(flag: &str, renamed: &[(PathBuf, &str)], between: &str) -> OsString {
-    let mut flags = OsString::new();
-    for (folder, name) in renamed {
-        if !flags.is_empty() {
-            flags.push(between);
-        }
-        flags.push(flag);
-        flags.push(folder);
-        flags.push("=");
-        flags.push(name);
-    }
-    flags
+fn joined(flag: &str, renamed: &[(PathBuf, &str)]) -> Vec<OsString> {
+    let one = |(folder, name): &(PathBuf, &str)| {
+        let mut words = OsString::from(flag);
+        words.extend([folder.as_os_str(), "=".as_ref(), name.as_ref()]);
+        words
+    };
+    renamed.iter().map(one).collect()
+}
+
+/// As a shell reads them, in which folders may have spaces in their names.
+fn quoted(flags: &[OsString]) -> OsString {
+    let words = flags.iter().map(|flag| format!("'{}'", flag.to_string_lossy().replace('\'', r"'\''")));
+    words.collect::<Vec<_>>().join(" ").into()
 }
 
 /// A word of what a compiler prints of its version.
@@ -221,10 +223,11 @@ mod tests {
         let flags = env("CARGO_ENCODED_RUSTFLAGS");
         assert!(flags.starts_with(&format!("--remap-path-prefix={}=/keyhush\u{1f}", root().display())), "{flags}");
         assert!(
-            flags.ends_with("\u{1f}--remap-path-prefix=/a/target=/target") && flags.contains("=/crates"),
+            flags.ends_with("\u{1f}--remap-path-prefix=/a/new target=/target") && flags.contains("=/crates"),
             "{flags}"
         );
-        assert!(env("CFLAGS_aarch64_unknown_linux_gnu").ends_with(" -ffile-prefix-map=/a/target=/target"));
+        assert!(env("CFLAGS_aarch64_unknown_linux_gnu").ends_with(" '-ffile-prefix-map=/a/new target=/target'"));
+        assert_eq!(quoted(&["it's".into()]), r"'it'\''s'");
         assert_eq!(env("SOURCE_DATE_EPOCH"), "7");
     }
 
