@@ -1,7 +1,7 @@
 // The page of all runs: which are shown, and how. The view is stored in the address, so that a link shows the same.
 "use strict";
 (() => {
-  const { el, shown, small, keepingFocus } = window.Keyhush;
+  const { el, shown, small, keepingFocus, markdown, priceOf, words, prompt, some } = window.Keyhush;
   const at = (id) => document.getElementById(id);
   /** Runs that are selected until somebody chooses some. */
   const FIRST = 4;
@@ -120,11 +120,6 @@
 
   const stateOf = (run) => el("span", { class: "state", "data-state": run.state, title: run.problem || run.ended || "" },
     STATES[run.state] || run.state);
-  /** The number, and below it what it means. */
-  const priceOf = (words) => {
-    const [value, ...rest] = words.split(" ");
-    return /^[0-9]/.test(value) && rest.length ? [value, el("small", {}, rest.join(" "))] : words;
-  };
   const day = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
 
   const columns = (list) => {
@@ -267,13 +262,7 @@
 
   // ---- suggestions of models
 
-  const words = (sample, before) => el("span", { class: "words" }, sample.words.length === 0 ? "\u2013" : sample.words.flatMap((word, i) => [
-    i > 0 && ", ", el(i ? "span" : "b", { class: before && !before.words.includes(word) ? "changed" : null }, word)]));
-  const prompt = (text) => el("span", { class: "prompt" }, text === "" ? "(beginning of a message)" : `${text} \u2026`);
   const nearest = (samples, round) => samples.reduce((best, line) => (line.round <= round ? line : best), samples[0]);
-  const some = (list, most) => (list.length <= most ? list
-    : [...new Set(Array.from({ length: most }, (_, i) => Math.round((i * (list.length - 1)) / (most - 1))))].map((i) => list[i]));
-
   const drawSamples = (ids) => {
     const known = ids.map((id) => [id, details.get(id)?.data?.samples]).filter(([, samples]) => samples?.length);
     const section = at("samples");
@@ -334,17 +323,6 @@
     };
   };
 
-  /** The Markdown that statements are written in: headings, lists, paragraphs, bold and code. */
-  const spans = (text) => text.split(/(\*\*.+?\*\*|`.+?`)/).map((part) => {
-    if (part.startsWith("**") && part.length > 4) return el("strong", {}, part.slice(2, -2));
-    return part.startsWith("`") && part.length > 2 ? el("code", {}, part.slice(1, -1)) : part;
-  });
-  const markdown = (text) => text.split("\n\n").map((block) => block.trim()).filter(Boolean).map((block) => {
-    const heading = block.match(/^#{1,5} (.*)/);
-    if (heading) return el("h3", {}, spans(heading[1]));
-    if (block.startsWith("- ")) return el("ul", {}, block.slice(2).split("\n- ").map((item) => el("li", {}, spans(item))));
-    return el("p", {}, spans(block));
-  });
   const drawStatements = (ids) => {
     const known = ids.map((id) => [id, details.get(id)?.data?.statement]).filter(([, statement]) => statement);
     const section = at("statements");

@@ -1,7 +1,7 @@
 // Curves, drawn by uPlot: hover, zoom, keyboard, and the same numbers as a table.
 //
-// `data` of a <kh-chart> is { title, note, unit, log, better, xLabel, sync, zoom, lines }; a line is { name, colour, dash, x, y, low,
-// high, mean }: colour is the name of a CSS variable, low and high the edges of a band, mean a thin second line. A zoom by the
+// `data` of a <kh-chart> is { title, note, unit, log, better, xLabel, xUnit, sync, zoom, lines }, where the xUnit "time" is seconds since
+// 1970; a line is { name, colour, dash, x, y, low, high, mean }: colour is the name of a CSS variable, low and high the edges of a band, mean a thin second line. A zoom by the
 // pointer is told by the event "zoom", whose detail is [from, to], or null for all of it.
 "use strict";
 (() => {
@@ -9,6 +9,12 @@
   const HEIGHTS = { small: 200, wide: 380 };
   /** The most rows of the table of numbers. */
   const MOST_ROWS = 200;
+
+  /** How clocks stand below an axis of time: the smallest step, the form, and the form where a new day begins. */
+  const TIMES = [[86400, "{YYYY}-{MM}-{DD}", null, null, null, null, null, null, 1], [3600, "{HH}:{mm}", "\n{YYYY}-{MM}-{DD}", null, "\n{YYYY}-{MM}-{DD}", null, null, null, 1],
+    [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]];
+  const X = { time: (value) => new Date(value * 1000).toLocaleTimeString([], { hour12: false }) };
+  const shownX = (data, value) => (X[data.xUnit] ? X[data.xUnit](value) : shown("number", value));
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim() || "#888";
   const faint = (hex, alpha) => hex + Math.round(alpha * 255).toString(16).padStart(2, "0");
@@ -129,11 +135,11 @@
         width: this.#width(), height: this.#height(), series, bands,
         legend: { show: false },
         scales: {
-          x: { time: false, range: (plot, low, high) => this.#data.zoom || [low ?? 0, high > low ? high : (low ?? 0) + 1] },
+          x: { time: data.xUnit === "time", range: (plot, low, high) => this.#data.zoom || [low ?? 0, high > low ? high : (low ?? 0) + 1] },
           y: log ? { distr: 3 } : { range: (plot, low, high) => room(low, high) },
         },
         axes: [
-          { ...axis, size: 30, ...(data.xLabel === "rounds" ? {} : { label: data.xLabel, labelSize: 18, labelFont: font }), values: (plot, ticks) => ticks.map((value) => tick("number", value, step(ticks))) },
+          { ...axis, size: 30, ...(data.xLabel === "rounds" || data.xUnit ? {} : { label: data.xLabel, labelSize: 18, labelFont: font }), ...(data.xUnit === "time" ? { space: 70, values: TIMES } : { values: (plot, ticks) => ticks.map((value) => tick("number", value, step(ticks))) }) },
           { ...axis, size: data.unit === "seconds" ? 66 : 58, values: (plot, ticks) => ticks.map((value) => tick(data.unit, value, log ? value : step(ticks))) },
         ],
         cursor: {
@@ -170,9 +176,9 @@
     }
     #values(index) {
       if (!this.#data) return;
-      const { unit, xLabel } = this.#data;
+      const { unit, xLabel, xUnit } = this.#data;
       const x = index == null ? null : this.#plot?.data[0][index];
-      this.#parts.at.textContent = x == null ? "" : `${xLabel.replace(/^rounds$/, "round")} ${shown("number", x)}`;
+      this.#parts.at.textContent = x == null ? "" : `${xUnit ? "" : `${xLabel.replace(/^rounds$/, "round")} `}${shownX(this.#data, x)}`;
       this.#parts.legend.replaceChildren(...this.#at(index).map(({ line, value }) => el("li", {},
         el("i", { class: "key", own: `var(${line.colour})` }), el("span", { title: line.name }, line.name), el("b", {}, shown(unit, value)))));
     }
@@ -205,7 +211,7 @@
       if (!table) numbers.append((table = el("kh-table")));
       table.data = {
         caption: every > 1 ? `${title}: every ${every}th point` : null,
-        columns: [{ key: "x", label: xLabel, number: true, value: (row) => shown("number", row.id) },
+        columns: [{ key: "x", label: xLabel, number: true, value: (row) => shownX(this.#data, row.id) },
           ...lines.map((line, k) => ({ key: line.name, label: line.name, number: true, value: (row) => shown(unit, columns[this.#mains[k] - 1][row.i]) }))],
         rows,
       };

@@ -129,6 +129,32 @@
   }
   customElements.define("kh-tiles", Tiles);
 
+  /** The Markdown that statements are written in: headings, lists, paragraphs, bold and code. */
+  const spans = (text) => text.split(/(\*\*.+?\*\*|`.+?`)/).map((part) => {
+    if (part.startsWith("**") && part.length > 4) return el("strong", {}, part.slice(2, -2));
+    return part.startsWith("`") && part.length > 2 ? el("code", {}, part.slice(1, -1)) : part;
+  });
+  Keyhush.markdown = (text) => text.split("\n\n").map((block) => block.trim()).filter(Boolean).map((block) => {
+    const heading = block.match(/^#{1,5} (.*)/);
+    if (heading) return el("h3", {}, spans(heading[1]));
+    if (block.startsWith("- ")) return el("ul", {}, block.slice(2).split("\n- ").map((item) => el("li", {}, spans(item))));
+    return el("p", {}, spans(block));
+  });
+
+  /** The number, and below it what it means. */
+  Keyhush.priceOf = (words) => {
+    const [value, ...rest] = words.split(" ");
+    return /^[0-9]/.test(value) && rest.length ? [value.replace(/,$/, ""), el("small", {}, rest.join(" "))] : words;
+  };
+
+  /** The suggestions of a model after a prompt; those that are new since before are marked. */
+  Keyhush.words = (sample, before) => el("span", { class: "words" }, sample.words.length === 0 ? "\u2013" : sample.words.flatMap((word, i) => [
+    i > 0 && ", ", el(i ? "span" : "b", { class: before && !before.words.includes(word) ? "changed" : null }, word)]));
+  Keyhush.prompt = (text) => el("span", { class: "prompt" }, text === "" ? "(beginning of a message)" : `${text} \u2026`);
+  /** At most so many of a list, evenly, the first and the last among them. */
+  Keyhush.some = (list, most) => (list.length <= most ? list
+    : [...new Set(Array.from({ length: most }, (_, i) => Math.round((i * (list.length - 1)) / (most - 1))))].map((i) => list[i]));
+
   /** A small curve without axes. */
   Keyhush.small = (values, colour) => {
     const known = values.filter((value) => value != null);

@@ -10,6 +10,7 @@ mod mutants;
 mod nvrtc;
 mod packages;
 mod portable;
+mod promtool;
 mod slowest;
 mod step;
 mod test;

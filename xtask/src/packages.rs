@@ -79,7 +79,7 @@ fn apt_get(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn on_path(command: &str) -> bool {
+pub(crate) fn on_path(command: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| Path::new(&folder).join(command).is_file())
 }
@@ -93,7 +93,7 @@ fn has_libclang(parents: &[&Path]) -> bool {
     })
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0")
 }
 

@@ -15,6 +15,7 @@ use crate::dist;
 use crate::nvrtc;
 use crate::packages::{self, Needed, What};
 use crate::portable;
+use crate::promtool;
 use crate::slowest;
 use crate::step::{Step, Work, cargo};
 
@@ -25,6 +26,10 @@ const NEEDED: &[Needed] = &[
     Needed::command("c++", &["g++"]),
     Needed::command("git", &["git"]),
     Needed::command("strace", &["strace"]),
+    // Of deployments: what systemd says of the unit, a server as confined as in it, certificates of an authority.
+    Needed::command("systemd-analyze", &["systemd"]),
+    Needed::command("bwrap", &["bubblewrap"]),
+    Needed::command("openssl", &["openssl"]),
     Needed::command("chromium", &["chromium"]),
     Needed::command("mpicc", &["libopenmpi-dev"]),
     Needed::command("mpirun", &["openmpi-bin"]),
@@ -88,6 +93,7 @@ fn steps_with(long: bool, nextest: bool) -> Vec<Step> {
     vec![
         Step { name: "packages", work: Work::Call(|| packages::install_missing(NEEDED)) },
         Step { name: "nvrtc", work: Work::Call(nvrtc::install) },
+        Step { name: "promtool", work: Work::Call(promtool::install) },
         Step { name: "components", work: Work::Call(components) },
         cargo("format", &[&["fmt", "--all", "--check"]]),
         Step { name: "compiler", work: Work::Call(compiler::install) },

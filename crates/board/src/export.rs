@@ -18,7 +18,7 @@ use thiserror::Error;
 use crate::{
     listing::{Board, Listing},
     watch::Watcher,
-    web::{ASSETS, PAGE, POLICY},
+    web::{PAGE, POLICY, assets},
 };
 
 /// The data of the page.
@@ -83,7 +83,7 @@ pub fn write(roots: &[PathBuf], folder: &Path) -> Result<usize, ExportError> {
     }
     let data = data(&listing, SystemTime::now())?;
     files::make_folder(folder)?;
-    for asset in &ASSETS {
+    for asset in assets() {
         let path = folder.join(asset.path);
         files::make_folder(files::folder(&path))?;
         files::write(&path, asset.bytes)?;

@@ -11,30 +11,21 @@
 //! reach of every page that a browser on it opens, by a name that its owner lets point here (DNS rebinding): requests for other
 //! names than this machine's own are refused.
 
-use std::{
-    convert::Infallible,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
-
 use axum::{
     Router,
-    body::{Body, Bytes, HttpBody},
+    body::Body,
     extract::{Request, State},
     http::{HeaderValue, Method, StatusCode, header},
     response::Response,
 };
-use hyper::body::Frame;
-use tokio::{sync::mpsc, time::sleep};
+use tokio::sync::watch;
 
 use crate::{
-    listing::Board,
-    web::{ASSETS, PAGE, POLICY},
+    events::{Events, Source},
+    listing::{Board, Listing},
+    web::{PAGE, POLICY, assets},
 };
 
-/// So often an event stream says that it is there, so that what is between notices where it is not.
-const HEARTBEAT: Duration = Duration::from_secs(15);
 /// What is told of names that are not this machine's.
 const OTHER_NAME: &str = "this board answers to 127.0.0.1 and localhost only: open it by one of those names\n";
 const JSON: &str = "application/json";
@@ -59,8 +50,8 @@ async fn answer(State(board): State<Board>, request: Request) -> Response {
     match path {
         "" => with(StatusCode::OK, "text/html; charset=utf-8", PAGE.into()),
         "api/runs" => with(StatusCode::OK, JSON, board.told(None).1.into()),
-        "api/events" => with(StatusCode::OK, "text/event-stream", Body::new(Events::of(board))),
-        _ => match (path.strip_prefix("api/runs/"), ASSETS.iter().find(|asset| asset.path == path)) {
+        "api/events" => with(StatusCode::OK, Events::KIND, Body::new(Events::of(Runs::of(board)))),
+        _ => match (path.strip_prefix("api/runs/"), assets().find(|asset| asset.path == path)) {
             (Some(id), _) => match decoded(id).and_then(|id| board.detail(&id)) {
                 Some(detail) => with(StatusCode::OK, JSON, detail.into()),
                 None => plain(StatusCode::NOT_FOUND, "there is no such run\n"),
@@ -125,56 +116,32 @@ fn with(status: StatusCode, kind: &'static str, body: Body) -> Response {
     response
 }
 
-/// Events as they come.
-struct Events {
-    coming: mpsc::Receiver<Bytes>,
+/// The runs of a board, for one page.
+struct Runs {
+    board: Board,
+    changes: watch::Receiver<Listing>,
 }
 
-impl Events {
+impl Runs {
     fn of(board: Board) -> Self {
-        // One at a time: a slow client gets fewer events, but misses no change.
-        let (sender, coming) = mpsc::channel(1);
-        tokio::spawn(tell(board, sender));
-        Self { coming }
+        let changes = board.changes();
+        Self { board, changes }
     }
 }
 
-/// Tells all runs, then what changes, until the board is over or nobody listens.
-async fn tell(board: Board, sender: mpsc::Sender<Bytes>) {
-    let mut changes = board.changes();
-    let mut since = None;
-    loop {
-        if changes.borrow_and_update().is_over() {
-            return;
-        }
-        let (version, told) = board.told(since);
-        if since != Some(version) && sender.send(event(version, &told)).await.is_err() {
-            return;
-        }
-        since = Some(version);
-        loop {
-            let line = tokio::select! {
-                changed = changes.changed() => if changed.is_ok() { break } else { return },
-                () = sender.closed() => return,
-                () = sleep(HEARTBEAT) => Bytes::from_static(b":\n\n"),
-            };
-            if sender.send(line).await.is_err() {
-                return;
-            }
-        }
+impl Source for Runs {
+    const NAME: &'static str = "runs";
+
+    fn is_over(&mut self) -> bool {
+        self.changes.borrow_and_update().is_over()
     }
-}
 
-fn event(version: u64, told: &str) -> Bytes {
-    format!("event: runs\nid: {version}\ndata: {told}\n\n").into()
-}
+    fn told(&mut self, since: Option<u64>) -> (u64, String) {
+        self.board.told(since)
+    }
 
-impl HttpBody for Events {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.coming.poll_recv(cx).map(|line| line.map(|line| Ok(Frame::data(line))))
+    async fn changed(&mut self) -> bool {
+        self.changes.changed().await.is_ok()
     }
 }
 

@@ -14,8 +14,10 @@ pub struct Asset {
 /// The page.
 pub const PAGE: &str = include_str!("../../../web/index.html");
 
-const SCRIPT: &str = "text/javascript; charset=utf-8";
-const STYLE: &str = "text/css; charset=utf-8";
+/// The media type of scripts.
+pub const SCRIPT: &str = "text/javascript; charset=utf-8";
+/// The media type of styles.
+pub const STYLE: &str = "text/css; charset=utf-8";
 
 macro_rules! asset {
     ($path:literal, $kind:expr) => {
@@ -23,19 +25,24 @@ macro_rules! asset {
     };
 }
 
-/// Everything that the page loads.
-pub static ASSETS: [Asset; 10] = [
-    asset!("board.css", STYLE),
-    asset!("board.js", SCRIPT),
+/// What all pages of Keyhush load.
+pub static SHARED: [Asset; 7] = [
     asset!("chart.js", SCRIPT),
     asset!("components.css", STYLE),
     asset!("components.js", SCRIPT),
     asset!("icon.svg", "image/svg+xml"),
-    asset!("source.js", SCRIPT),
     asset!("uplot/uPlot.iife.min.js", SCRIPT),
     asset!("uplot/uPlot.min.css", STYLE),
     asset!("uplot/LICENSE", "text/plain; charset=utf-8"),
 ];
+
+/// What this page alone loads.
+static OWN: [Asset; 3] = [asset!("board.css", STYLE), asset!("board.js", SCRIPT), asset!("source.js", SCRIPT)];
+
+/// Everything that the page loads.
+pub fn assets() -> impl Iterator<Item = &'static Asset> {
+    OWN.iter().chain(&SHARED)
+}
 
 /// What browsers let the page do: load files from its own folder, and send requests to its own server.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -59,7 +66,7 @@ mod tests {
             gz.write_all(bytes).unwrap();
             gz.finish().unwrap().len()
         };
-        let all = ASSETS.iter().map(|asset| asset.bytes).chain([PAGE.as_bytes()]);
+        let all = assets().map(|asset| asset.bytes).chain([PAGE.as_bytes()]);
         let total: usize = all.map(size).sum();
         assert!((1000..MOST).contains(&total), "{total} bytes compressed; {MOST} are the most");
     }
@@ -75,10 +82,10 @@ mod tests {
         let files: Vec<&str> = files.into_iter().filter(|file| !file.starts_with('#')).collect();
         assert!(files.len() >= 8, "{files:?}");
         for file in &files {
-            assert!(ASSETS.iter().any(|asset| asset.path == *file), "{file} is not embedded");
+            assert!(assets().any(|asset| asset.path == *file), "{file} is not embedded");
         }
         assert!(!PAGE.contains("style=") && !PAGE.contains("<script>"), "the policy would refuse it");
-        for asset in ASSETS.iter().filter(|asset| !asset.path.starts_with("uplot/")) {
+        for asset in assets().filter(|asset| !asset.path.starts_with("uplot/")) {
             let text = String::from_utf8_lossy(asset.bytes).replace("http://www.w3.org/2000/svg", "");
             assert!(!text.contains("://"), "{} names another place", asset.path);
         }

@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use clap::Args;
 use federated::numbers::counted;
 use serde::Serialize;
-use server::backup::{self, BackupError, Manifest, keys};
+use server::{
+    backup::{self, BackupError, Manifest, keys},
+    sqlite::DatabaseError,
+};
 
 use crate::failure::BadInput;
 
 #[derive(Args)]
 #[command(after_help = "\
-A backup has the server's database: ledgers, who took part (as pseudonyms), models, device keys with the day of their enrolment. It has no
+A backup has the server's database: ledgers, who took part (as pseudonyms), models, device keys with the day of their enrolment. It has no \
 secret: keys of noise and pseudonyms must be destroyable, so they are in no copy. It is checked from end to end before it gets its name.
 
 Each backup is a new folder in --to, named by its time (UTC). Example, once an hour, keeping two days:
@@ -55,7 +58,12 @@ struct Done<'a> {
 pub(crate) fn run(args: &BackupArgs) -> anyhow::Result<()> {
     let made = jiff::Timestamp::now().strftime("%Y-%m-%dT%H-%M-%S.%3fZ").to_string();
     let folder = args.to.join(&made);
-    let manifest = backup::back_up(&args.data, &folder, &made).map_err(refused)?;
+    let manifest = backup::back_up(&args.data, &folder, &made).map_err(|error| match error {
+        BackupError::Database(missing @ DatabaseError::Missing { .. }) => {
+            BadInput::wrong("data", format!("{missing}; give the --data folder of keyhush serve")).into()
+        }
+        other => refused(other),
+    })?;
     let keys = match (&args.secrets, &args.keys_to) {
         (Some(secrets), Some(to)) => keys::copy(secrets, to, &args.to).map_err(refused)?,
         _ => Vec::new(),

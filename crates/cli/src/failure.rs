@@ -205,14 +205,36 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         eprintln!("{said}");
         return ExitCode::from(interrupt::EXIT_CODE);
     }
+    if let Some(Told(code)) = error.downcast_ref() {
+        return ExitCode::from(*code);
+    }
+    let (words, code) = in_words(error);
+    eprintln!("error: {words}");
+    ExitCode::from(code)
+}
+
+/// What is to be said of an error, and with what the program exits.
+fn in_words(error: &anyhow::Error) -> (String, u8) {
     match bad_input(error) {
-        Some(bad) => {
-            eprintln!("error: {}", bad.in_flags());
-            ExitCode::from(2)
-        }
-        None => {
-            eprintln!("error: {error:#}");
-            ExitCode::from(1)
-        }
+        Some(bad) => (bad.in_flags(), 2),
+        None => (format!("{error:#}"), 1),
+    }
+}
+
+/// What went wrong was told already, in its own way; the program exits with this.
+#[derive(Debug, Error)]
+#[error("see above")]
+pub(crate) struct Told(pub(crate) u8);
+
+impl Told {
+    /// Says it in another way than at a terminal.
+    #[cfg(feature = "network")]
+    pub(crate) fn by(error: &anyhow::Error, say: impl FnOnce(&str)) -> Self {
+        let (words, code) = match error.downcast_ref() {
+            Some(Interrupted(said)) => (said.clone(), interrupt::EXIT_CODE),
+            None => in_words(error),
+        };
+        say(&words);
+        Self(code)
     }
 }

@@ -15,8 +15,12 @@ mod columns;
 mod compare;
 mod data;
 #[cfg(feature = "network")]
+mod demo;
+#[cfg(feature = "network")]
 mod device;
 mod distil;
+#[cfg(feature = "network")]
+mod doctor;
 mod engines;
 mod eval;
 mod experiment;
@@ -53,7 +57,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(not(feature = "network"))]
-use crate::without::no_network::{access, backup, device, restore, rotate, serve, task};
+use crate::without::no_network::{access, backup, demo, device, doctor, restore, rotate, serve, task};
 
 /// Train keyboard language models on text that stays with the people who typed it.
 #[derive(Parser)]
@@ -91,6 +95,8 @@ enum Command {
     /// Reproduce tables and figures of the papers.
     #[command(subcommand)]
     Experiment(Box<experiment::Command>),
+    /// See all of it at once: a server, 200 devices with made-up people, and its dashboard, on this machine.
+    Demo(demo::DemoArgs),
     /// Run a server that trains private models with real devices.
     Serve(Box<serve::ServeArgs>),
     /// Create the key with which a privacy officer approves tasks.
@@ -99,6 +105,8 @@ enum Command {
     /// Create, list or revoke the tokens of those who may see and operate a server.
     #[command(subcommand)]
     Access(access::Command),
+    /// Look for what is wrong with a server: its folders, database, machine and certificate.
+    Doctor(Box<doctor::DoctorArgs>),
     /// List, pause, resume or stop the tasks of a server on this machine.
     #[command(subcommand)]
     Task(task::Command),
@@ -142,9 +150,11 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Train(args) => train::train(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Officer(command) => officer::run(&command),
         Command::Access(command) => access::run(&command),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Task(command) => task::run(&command),
         Command::Backup(args) => backup::run(&args),
         Command::Restore(args) => restore::run(&args),

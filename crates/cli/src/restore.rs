@@ -16,8 +16,8 @@ use crate::{backup::refused, failure::BadInput};
 #[command(
     group(ArgGroup::new("what").required(true).args(["data", "salvage", "check"])),
     after_help = "\
-A task only goes on from the newest state of its server: an older one has forgotten who was given a task, and which noise was drawn. The
-files beside the secrets know which state that is.
+A task only goes on from the newest state of its server: an older one has forgotten who was given a task, and which noise was drawn. The \
+files next to the secrets know which state that is.
 
 The data folder is lost, the secrets are not:
 
@@ -27,8 +27,8 @@ If nothing happened since the backup was made, start the server again with the s
 
   keyhush restore BACKUP --salvage DIR [--secrets SECRETS]
 
-writes ledger, statement and model of every task into DIR/TASK. Those tasks are over. Start a new server with new --data and --secrets
-folders, and a new task whose settings have [model] from = \"DIR/TASK\": it counts the whole plan of the old ledger, which covers whatever was
+writes ledger, statement and model of every task into DIR/TASK. Those tasks are over. Start a new server with new --data and --secrets \
+folders, and a new task whose settings have [model] from = \"DIR/TASK\": it counts the whole plan of the old ledger, which covers whatever was \
 released after the backup. Then --destroy-keys destroys what is left of the old keys."
 )]
 pub(crate) struct RestoreArgs {

@@ -9,7 +9,10 @@ use server::{
     token::replace_token,
 };
 
-use crate::serve::{unopened, unusable};
+use crate::{
+    failure::BadInput,
+    serve::{unopened, unusable},
+};
 
 /// What `keyhush rotate` replaces.
 #[derive(Subcommand)]
@@ -58,6 +61,10 @@ pub(crate) fn run(what: &What) -> anyhow::Result<()> {
     match what {
         What::Certificate(args) => certificate(args),
         What::Token(Secrets { secrets, json }) => {
+            refuse_without(
+                &secrets.join("token"),
+                "a token that the server drew; one of your own (--token) is replaced by you",
+            )?;
             let token = replace_token(secrets).map_err(unopened)?;
             if *json {
                 println!("{}", serde_json::json!({ "token": token }));
@@ -72,8 +79,22 @@ pub(crate) fn run(what: &What) -> anyhow::Result<()> {
     }
 }
 
+fn refuse_without(file: &Path, what: &str) -> anyhow::Result<()> {
+    if file.is_file() {
+        return Ok(());
+    }
+    Err(BadInput::wrong("secrets", format!("there is no {}: the folder does not have {what}", file.display())).into())
+}
+
 fn certificate(args: &Certificate) -> anyhow::Result<()> {
     let folder = args.of.secrets.join("tls");
+    refuse_without(&folder.join("cert.pem"), "a certificate that the server made (keyhush serve --self-signed)")?;
+    if args.switch {
+        refuse_without(
+            &folder.join("next/cert.pem"),
+            "a next certificate; make one first, with --name instead of --switch",
+        )?;
+    }
     let pins = if args.switch { switch_to_next(&folder) } else { prepare_next(&folder, &args.names) };
     let pins = pins.map_err(unusable)?;
     let sha256 = fingerprint(&folder.join("cert.pem")).map_err(unusable)?;

@@ -15,12 +15,8 @@ use console::{
 };
 use federated::{
     config::Document,
-    fleet::Stop,
-    metrics::Metrics,
-    numbers::counted,
     protocol::{
         admission::{Admission, Anybody, ByToken, EnrolmentLimits},
-        order::Order,
         pace::Pace,
     },
 };
@@ -31,13 +27,14 @@ use server::{
         HttpError, Identity, Limits, ListenError, Network, Origin, Origins, Proxies, Transport, fingerprint,
         self_signed,
     },
+    observed::Observed,
     sqlite::{DatabaseError, SqliteState, check_folders},
     tasks::{Happened, ServeError, Settings, Written, serve},
     token::token_in,
 };
 
 use crate::{
-    failure::{BadInput, Interrupted},
+    failure::{BadInput, Interrupted, Told},
     interrupt,
     model_folder::{read_settings, read_text},
     officer::public_key,
@@ -45,8 +42,15 @@ use crate::{
     train::MachineArgs,
 };
 
-/// How long a server that is asked to stop may take.
+/// How long a server that is asked to stop may take. If a step takes longer, such as the noise of a large model, or a disk that does not answer, the program
+/// exits anyway: what is durable stays, as after a crash, and the rest is done again.
 const ENDS_IN: Duration = Duration::from_millis(4200);
+const ENDS_AT_ONCE: &str =
+    "stopped during a step, which will be repeated; nothing is lost\nresume with the same command";
+
+mod log;
+
+use self::log::{Format, Level, Line, Log};
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
@@ -116,12 +120,26 @@ pub(crate) struct ServeArgs {
     /// Shortest time, in seconds, that a device is told to stay away
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, allow_negative_numbers = true)]
     least_pause: f64,
+    /// Format of the log on standard error
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
+    log: Format,
     #[command(flatten)]
     machine: MachineArgs,
 }
 
-/// Runs `keyhush serve`.
+/// Runs `keyhush serve`. A log for programs has how it ended, too.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    let log = Log::new(args.log, args.machine.quiet);
+    serve_until_stopped(args, &log).map_err(|error| {
+        if log.is_text() {
+            return error;
+        }
+        let level = if error.is::<Interrupted>() { Level::Info } else { Level::Error };
+        Told::by(&error, |words| log.says(Line::new(level, "stopped", words))).into()
+    })
+}
+
+fn serve_until_stopped(args: &ServeArgs, log: &Log) -> anyhow::Result<()> {
     let tasks = args.tasks.iter().map(|path| written(path, &args.set)).collect::<anyhow::Result<Vec<_>>>()?;
     if !(0.0..=86_400.0).contains(&args.least_pause) {
         return Err(BadInput::wrong("least-pause", "must be from 0 to 86400 seconds").into());
@@ -143,47 +161,34 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         proxies: Proxies::new(args.trusted_proxy.clone()),
         origins: Origins::new(args.allow_origin.clone()),
         pace: Pace { least_s: args.least_pause, ..Pace::default() },
+        tells: log.requests(),
+        observed: Arc::default(),
         routes: axum::Router::new(),
         ends_with_tasks: args.until_done,
         officers: officers.clone(),
     };
     let stop = interrupt::watch()?;
-    let quiet = args.machine.quiet;
-    end_in_time(stop)?;
+    let last_words = log.clone();
+    interrupt::end_within(ENDS_IN, move || last_words.says(Line::new(Level::Warning, "stopped", ENDS_AT_ONCE)))?;
     let welcome = welcome(args, &certificate, token.as_deref())?;
     let state = SqliteState::open(&args.data, &args.secrets).map_err(unopened)?;
     let mut shows = None;
     if !args.no_console {
         let access = Access::in_secrets(&args.secrets);
         shows = Some(dashboard(args, &certificate, &access)?);
-        settings.routes = console(args, access, limits, officers)?.router();
+        settings.routes = console(args, access, limits, officers, Arc::clone(&settings.observed))?.router();
     }
     serve(&state, tasks, settings, stop, &|happened| {
-        say(happened, quiet);
+        log.happened(happened);
         if let Happened::Listening(address) = happened {
-            welcome.iter().for_each(|welcome| eprintln!("{}", welcome(*address)));
-            shows.iter().for_each(|shows| eprintln!("{}", shows(*address)));
+            welcome.iter().for_each(|welcome| log.says(Line::new(Level::Info, "welcome", welcome(*address))));
+            shows.iter().for_each(|shows| log.says(Line::new(Level::Info, "dashboard", shows(*address))));
         }
     })
     .map_err(refused)?;
     if stop.is_asked() {
         return Err(Interrupted("stopped; nothing is lost\nresume with the same command".to_owned()).into());
     }
-    Ok(())
-}
-
-/// A server that is asked to stop exits within five seconds. If a step takes longer, such as the noise of a large model, or a disk that
-/// does not answer, the program exits anyway: what is durable stays, as after a crash, and the rest is done again.
-fn end_in_time(stop: &'static Stop) -> anyhow::Result<()> {
-    let watch = move || {
-        while !stop.is_asked() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        std::thread::sleep(ENDS_IN);
-        eprintln!("stopped during a step, which will be repeated; nothing is lost\nresume with the same command");
-        std::process::exit(i32::from(interrupt::EXIT_CODE));
-    };
-    std::thread::Builder::new().name("stop".to_owned()).spawn(watch)?;
     Ok(())
 }
 
@@ -309,9 +314,10 @@ fn console(
     access: Access,
     limits: Limits,
     officers: Vec<VerifyingKey>,
+    observed: Arc<Observed>,
 ) -> anyhow::Result<Console<SqliteState>> {
     let state = Arc::new(SqliteState::read(&args.data).map_err(unopened)?);
-    Ok(Console { state, data: args.data.clone(), access, officers, limits })
+    Ok(Console { state, data: args.data.clone(), access, officers, limits, observed, about: None })
 }
 
 /// The dashboard's address. The first time that a person starts a server at a terminal, a token is created, and the address has it. It is not printed where
@@ -322,7 +328,8 @@ fn dashboard(
     access: &Access,
 ) -> anyhow::Result<impl Fn(SocketAddr) -> String + use<>> {
     let is_new = !access.exists().map_err(crate::access::refused)?;
-    let token = if is_new && std::io::stderr().is_terminal() {
+    // A log for programs is kept.
+    let token = if is_new && args.log == Format::Text && std::io::stderr().is_terminal() {
         Some(access.create("first", Role::Operator).map_err(crate::access::refused)?)
     } else {
         None
@@ -397,54 +404,4 @@ fn admission(args: &ServeArgs, path: Option<&Path>) -> anyhow::Result<Box<dyn Ad
         return Err(BadInput::wrong("token", "the token in the file must have at least 16 characters").into());
     }
     Ok(Box::new(ByToken::new(token.as_bytes().to_vec())))
-}
-
-/// What the server measured itself.
-fn measured(metrics: &Metrics) -> String {
-    let headline = metrics.measured.measures().headline;
-    format!("{} {}", headline.label, headline.shown(metrics.measured.headline()))
-}
-
-/// The server's log: a line for each thing that happens.
-fn say(happened: &Happened<'_>, quiet: bool) {
-    let time = if std::io::stderr().is_terminal() { String::new() } else { format!("{} ", jiff::Timestamp::now()) };
-    match happened {
-        Happened::Listening(address) => {
-            eprintln!("{time}listening on {address}");
-            if !quiet {
-                eprintln!(
-                    "{time}the times of rounds depend on which devices took part: this log is for operators only, and not covered by the guarantee"
-                );
-            }
-        }
-        Happened::Refused { task, why } => eprintln!("{time}{task}: refused, and not begun: {why}"),
-        Happened::Broken { task, error } => eprintln!("{time}{task}: cannot continue: {error}"),
-        _ if quiet => {}
-        Happened::Running { task, round } => eprintln!("{time}{task}: running, {} done", counted(*round, "round")),
-        Happened::Waits { task, enrolled, begin_with } => eprintln!(
-            "{time}{task}: waiting for {begin_with} enrolled devices before the first round (devices.begin_with); {enrolled} so far"
-        ),
-        Happened::Ordered { task, order } => {
-            let words = match order {
-                Order::Run => "resumed",
-                Order::Pause => "pausing after the current round",
-                Order::Stop => "stopping permanently",
-            };
-            eprintln!("{time}{task}: {words} (by its operator)");
-        }
-        Happened::Round { task, round, metrics } => {
-            let measured = metrics.map(|metrics| format!(", {}", measured(metrics)));
-            eprintln!("{time}{task}: round {round} released{}", measured.unwrap_or_default());
-        }
-        Happened::Evaluated { task, round, metrics } => {
-            let by_devices = metrics.by_devices.as_ref().map(|by_devices| format!(", {}", by_devices.words()));
-            eprintln!("{time}{task}: after round {round}, {}{}", measured(metrics), by_devices.unwrap_or_default());
-        }
-        Happened::Failed { task, failed } => eprintln!("{time}{task}: {failed}"),
-        Happened::FailedEvaluation { task, failed } => eprintln!("{time}{task}: {failed}"),
-        Happened::Created { task } => eprintln!("{time}{task}: created"),
-        Happened::Over { task, folder } => {
-            eprintln!("{time}{task}: finished; model, statement and ledger are in {}", folder.display());
-        }
-    }
 }

@@ -26,8 +26,16 @@ pub(crate) mod no_network {
         Err(BadInput::Refused(missing(NETWORK)).into())
     }
 
+    pub(crate) mod demo {
+        pub(crate) use super::{Anything as DemoArgs, run};
+    }
+
     pub(crate) mod serve {
         pub(crate) use super::{Anything as ServeArgs, run};
+    }
+
+    pub(crate) mod doctor {
+        pub(crate) use super::{Anything as DoctorArgs, run};
     }
 
     pub(crate) mod backup {

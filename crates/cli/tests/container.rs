@@ -74,7 +74,10 @@ fn the_image_is_built_and_a_server_runs_in_it() {
     }
     assert!(!Path::new(&root).join("bin/sh").exists());
 
-    // As an engine would run it: the root read-only, as the user of the image, with volumes and settings, and without a capability.
+    // As an engine would run it, which makes these two itself: the root read-only, as the user of the image, with volumes and settings, and without a capability.
+    for name in ["proc", "dev"] {
+        fs::create_dir_all(Path::new(&root).join(name)).unwrap();
+    }
     let volumes = here.join("volumes");
     for name in ["data", "secrets", "settings"] {
         fs::create_dir_all(volumes.join(name)).unwrap();

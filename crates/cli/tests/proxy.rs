@@ -5,7 +5,7 @@
 
 use std::{
     fs,
-    net::{TcpListener, TcpStream},
+    net::{IpAddr, TcpListener, TcpStream, UdpSocket},
     path::Path,
     process::{Command, Stdio},
     sync::atomic::{AtomicU16, Ordering},
@@ -48,7 +48,7 @@ fn nginx(here: &Path, port: u16, upstream: &str) -> Killed {
     let site = with(
         &fs::read_to_string(deploy().join("nginx.conf")).unwrap(),
         &[
-            ("listen 443 ssl;", &format!("listen 127.0.0.1:{port} ssl; listen [::1]:{port} ssl;")),
+            ("listen 443 ssl;", &format!("listen {port} ssl;")),
             ("127.0.0.1:8080", upstream),
             ("server_name keyhush.example;", "server_name localhost;"),
             ("/etc/letsencrypt/live/keyhush.example/fullchain.pem", &format!("{at}/live.pem")),
@@ -78,7 +78,7 @@ fn caddy(here: &Path, port: u16, upstream: &str) -> Killed {
             (
                 "\nkeyhush.example {",
                 &format!(
-                    "\n{{\n\tadmin off\n\tauto_https disable_redirects\n}}\nhttps://localhost:{port}, https://[::1]:{port} {{\n\ttls {at}/live.pem {at}/live.key"
+                    "\n{{\n\tadmin off\n\tauto_https disable_redirects\n}}\nhttps://:{port} {{\n\ttls {at}/live.pem {at}/live.key"
                 ),
             ),
             ("127.0.0.1:8080", upstream),
@@ -115,7 +115,8 @@ fn behind(start: impl Fn(&Path, u16, &str) -> Killed) {
     let place = tempfile::tempdir().unwrap();
     let here = place.path();
     fs::create_dir(here.join("typed")).unwrap();
-    certified(here, "live");
+    let own = own_address().map_or_else(String::new, |own| format!(",IP:{own}"));
+    certified(here, "live", &own);
     fs::write(here.join("words.toml"), task(2)).unwrap();
     let plain = ["--plain-http", "--anybody", "--trusted-proxy", "127.0.0.1"];
 
@@ -153,9 +154,20 @@ fn behind(start: impl Fn(&Path, u16, &str) -> Killed) {
     let (_server, address) = serve(here, "127.0.0.1:0", &limited);
     let at = port();
     let _proxy = start(here, at, &address);
-    let (four, six) = (format!("https://127.0.0.1:{at}"), format!("https://[::1]:{at}"));
-    assert!(enrols(here, &four, "a") && !enrols(here, &four, "b"), "the second from one address is refused");
-    assert!(enrols(here, &six, "c"), "another address is counted for itself");
+    let Some(own) = own_address() else {
+        println!("not tested: this machine has no address but loopback, which a proxy's word is not taken for");
+        return;
+    };
+    let (own, loopback) = (format!("https://{own}:{at}"), format!("https://localhost:{at}"));
+    assert!(enrols(here, &own, "a") && !enrols(here, &own, "b"), "the second from one address is refused");
+    assert!(enrols(here, &loopback, "c"), "another address is counted for itself");
+}
+
+/// An address of this machine that is not loopback. Nothing is sent to find it.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("198.51.100.1:9").ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|own| !own.is_loopback() && !own.is_unspecified())
 }
 
 /// The longest message is answered by the server, not refused by the proxy.

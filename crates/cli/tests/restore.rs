@@ -180,7 +180,7 @@ fn p17_p21_a_server_whose_disk_is_lost_does_not_go_on_from_an_older_copy_and_a_n
     fs::create_dir(&new).unwrap();
     fs::rename(here.join("keys"), new.join("secrets")).unwrap();
     let model = format!("model.from=\"{}\"", here.join("salvaged/words").display());
-    let from_old = ["model.preset=", "model.vocabulary=", "model.hidden=", "model.embedding=", &model];
+    let from_old = [&*model, "model.preset=", "model.vocabulary=", "model.hidden=", "model.embedding="];
     fs::write(new.join("words.toml"), with(&task(2), &from_old)).unwrap();
     let (mut server, again) = serve(&new, &address, &[]);
     assert_eq!(again, address);

@@ -61,6 +61,17 @@ fn devices_that_pin_the_next_certificate_do_not_notice_when_it_is_used_and_a_new
     let url = format!("https://localhost:{}", address.rsplit_once(':').unwrap().1);
     fs::copy(here.join("secrets/tls/cert.pem"), here.join("old.pem")).unwrap();
     fs::copy(here.join("secrets/token"), here.join("old-token")).unwrap();
+    let wrong: [(&[&str], &str); 4] = [
+        (&["rotate", "certificate", "--secrets", "nowhere", "--name", "localhost"], "that the server made"),
+        (&["rotate", "certificate", "--secrets", "secrets", "--switch"], "make one first"),
+        (&["rotate", "certificate", "--secrets", "secrets", "--name", "elsewhere.example"], "elsewhere.example"),
+        (&["rotate", "token", "--secrets", "nowhere"], "that the server drew"),
+    ];
+    for (args, words) in wrong {
+        let out = keyhush().current_dir(here).args(args).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.code() == Some(2) && said.contains(words), "{args:?}: {said}");
+    }
     run(here, &["rotate", "certificate", "--secrets", "secrets", "--name", "localhost"]);
     fs::copy(here.join("secrets/tls/pins.pem"), here.join("both.pem")).unwrap();
     let (old, both) = (["--pin", "old.pem"], ["--pin", "both.pem"]);
@@ -85,8 +96,8 @@ fn devices_that_pin_the_next_certificate_do_not_notice_when_it_is_used_and_a_new
     assert!(enrols(here, &url, both, "new-token", "f") && !enrols(here, &url, both, "old-token", "g"));
 }
 
-/// Makes a certificate of an authority of one's own, as an operator's tools would.
-pub(crate) fn certified(here: &Path, name: &str) {
+/// Makes a certificate of an authority of one's own, as an operator's tools would, for this machine, and for more names.
+pub(crate) fn certified(here: &Path, name: &str, more: &str) {
     let openssl = |args: &str| {
         let out = Command::new("openssl").current_dir(here).args(args.split(' ')).output().unwrap();
         assert!(out.status.success(), "openssl {args}: {}", String::from_utf8_lossy(&out.stderr));
@@ -99,7 +110,7 @@ pub(crate) fn certified(here: &Path, name: &str) {
     openssl(&format!(
         "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {name}.key -out {name}.csr -subj /CN=localhost"
     ));
-    fs::write(here.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1\n").unwrap();
+    fs::write(here.join("names"), format!("subjectAltName=DNS:localhost,IP:127.0.0.1{more}\n")).unwrap();
     openssl(&format!(
         "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 30 -extfile names -out {name}.pem"
     ));
@@ -111,8 +122,8 @@ fn a_certificate_from_files_that_is_renewed_is_used_without_a_restart() {
     let here = place.path();
     fs::write(here.join("words.toml"), settings()).unwrap();
     fs::create_dir(here.join("typed")).unwrap();
-    certified(here, "first");
-    certified(here, "second");
+    certified(here, "first", "");
+    certified(here, "second", "");
     let renew = |name: &str| {
         for (from, to) in [("key", "live.key"), ("pem", "live.pem")] {
             fs::copy(here.join(format!("{name}.{from}")), here.join(to)).unwrap();

@@ -160,6 +160,13 @@ fn a_task_is_approved_created_trained_taken_home_and_counted_in_the_next() {
     let listed = ok(&["task", "list"], "viewer");
     assert!(listed.contains("words: finished") && !listed.contains("enrolled"), "{listed}");
     assert!(ok(&["task", "list"], "operator").contains("40 enrolled"));
+    // Moments after its ledger is closed its model is there.
+    let last = here.join("data/models/words/ledger.jsonl");
+    let began = Instant::now();
+    while !last.exists() {
+        assert!(began.elapsed() < PATIENCE, "it is not written where people find it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     ok(&["task", "export", "words", "--out", "home"], "operator");
     let key = fs::read_to_string(here.join("officer.key.pub")).unwrap();
     let verified = done(here, &["privacy", "verify", "home", "--officer", "officer.key.pub"]);
@@ -174,7 +181,7 @@ fn a_task_is_approved_created_trained_taken_home_and_counted_in_the_next() {
         assert_eq!(read("home"), read("local"), "{file}");
         assert_eq!(read("home"), read("data/models/words"), "{file}");
     }
-    // Whoever changes the plan changes what was signed.
+    // To change the plan is to change what was signed.
     let ledger = fs::read_to_string(here.join("home/ledger.jsonl")).unwrap();
     fs::write(here.join("forged.jsonl"), ledger.replacen("\"population\":40", "\"population\":41", 1)).unwrap();
     let (code, said) = ends(here, &["privacy", "verify", "--ledger", "forged.jsonl"]);
@@ -186,6 +193,9 @@ fn a_task_is_approved_created_trained_taken_home_and_counted_in_the_next() {
     fs::write(here.join("more.toml"), settings(&[&after])).unwrap();
     ok(&["task", "approve", "more.toml", "--key", "officer.key"], "viewer");
     ok(&["task", "create", "more.toml"], "officer");
+    // Those who were told that there is nothing to do come back later.
+    drop(crowd);
+    let crowd = devices(&address);
     let next = wait_until(here, "more", "over");
     let epsilon = |task: &Value| task["ledger"]["holds"]["epsilon"].as_f64().unwrap();
     assert!(epsilon(&next) > 1.2 * epsilon(&over), "{next} after {over}");
@@ -271,7 +281,7 @@ fn what_cannot_be_meant_is_refused_with_what_to_do() {
     let realm = "0".repeat(64);
     for (args, words) in [
         (&["officer", "init", "--key", "officer.key"][..], "a key is never replaced"),
-        (&["officer", "show", "--key", "empty"], "officer"),
+        (&["officer", "show", "--key", "empty"], "chmod 600"),
         (&["task", "list"], "--data is missing"),
         (&["task", "list", "--data", "nowhere"], "--data: database nowhere"),
         (&["task", "list", "--server", "http://localhost:1"], "KEYHUSH_ACCESS"),

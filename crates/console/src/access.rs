@@ -47,7 +47,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// All of them.
+    /// All roles, the lowest first.
     pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Officer];
 
     /// Its name.
@@ -80,7 +80,7 @@ impl FromStr for Role {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Granted {
-    /// Whose it is, or what for.
+    /// The token's name: whose it is, or what it is for.
     pub name: String,
     /// What it allows.
     pub role: Role,

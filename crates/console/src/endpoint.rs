@@ -8,6 +8,7 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
+use listen::Ending;
 use serde::Serialize;
 use server::{http::Reading, state::State};
 use tokio::sync::Semaphore;
@@ -15,6 +16,8 @@ use tokio::sync::Semaphore;
 use crate::{
     Console,
     access::{Role, Who},
+    dashboard::Dashboard,
+    metrics,
     problems::Problem,
 };
 
@@ -39,8 +42,10 @@ pub struct Asked {
     pub headers: HeaderMap,
     /// The body; empty where the endpoint takes none.
     pub body: Bytes,
-    /// From where it came.
+    /// The address of the client.
     pub from: Option<IpAddr>,
+    /// That the server is told to stop, for answers that go on; none where nothing says so.
+    pub ending: Option<Ending>,
 }
 
 impl Asked {
@@ -85,7 +90,7 @@ pub(crate) type Handler<S> = Arc<dyn Fn(Arc<Shared<S>>, Asked) -> Answered + Sen
 
 /// A described function.
 pub struct Endpoint<S> {
-    /// What it is.
+    /// The description of the endpoint.
     pub described: Described,
     pub(crate) handler: Handler<S>,
 }
@@ -104,8 +109,12 @@ impl<S: State + 'static> Endpoint<S> {
 pub struct Shared<S> {
     /// The console.
     pub console: Console<S>,
+    /// What its pages are told.
+    pub(crate) dashboard: Dashboard,
     pub(crate) bodies: Reading,
     pub(crate) readers: Arc<Semaphore>,
+    /// What metrics were made of last.
+    pub(crate) read: Arc<metrics::Read>,
 }
 
 impl<S: State + 'static> Shared<S> {

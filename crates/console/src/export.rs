@@ -38,7 +38,8 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 const BYTES: &str = "application/octet-stream";
 const PARTICIPATIONS: &str = "ledger.jsonl.participations";
-const HEAD: &str = "ledger.jsonl.head";
+/// The file with the head of the ledger.
+pub(crate) const HEAD: &str = "ledger.jsonl.head";
 
 const fn file(name: &'static str, kind: &'static str, about: &'static str) -> File {
     File { name, kind, about, for_operators: false, when_over: false, of_model: false }
@@ -48,7 +49,7 @@ const fn of_model(name: &'static str, kind: &'static str, about: &'static str) -
     File { when_over: true, of_model: true, ..file(name, kind, about) }
 }
 
-/// All of them.
+/// All files of a task that is over.
 const FILES: [File; 10] = [
     file(LEDGER_FILE, LINES, "the ledger"),
     file(HEAD, TEXT, "the ledger's head"),

@@ -3,9 +3,12 @@
 //! | module       | what it is                                                                                     |
 //! |--------------|------------------------------------------------------------------------------------------------|
 //! | [`access`]   | tokens and roles: who may see and do what                                                      |
+//! | [`about`]    | what a server says of itself above its tasks, in a demonstration                                |
+//! | [`dashboard`] | the dashboard at `/`: its page, what it is told, and how it hears of changes                   |
 //! | [`problems`] | why a request is refused, and what to do next (RFC 9457)                                       |
 //! | [`endpoint`] | what an endpoint is, described once, and what answers it                                       |
 //! | [`router`]   | from endpoints, each described once, to routes: who may use it, limits, headers                |
+//! | [`metrics`]  | numbers for Prometheus, at `/metrics`                                                          |
 //! | [`tasks`]    | the endpoints of tasks                                                                         |
 //! | [`export`]   | what people take home of a task                                                                |
 //! | `openapi`    | the description of all endpoints, at `/openapi.json`                                           |
@@ -13,9 +16,12 @@
 //! A console reads the state of a server as `keyhush task` does, and gives orders as it does. What a viewer is told is what is released (rules
 //! P12 and P23); exact counts of devices are for operators, and marked as outside the guarantee (rule P26).
 
+pub mod about;
 pub mod access;
+pub mod dashboard;
 pub mod endpoint;
 pub mod export;
+pub mod metrics;
 mod openapi;
 pub mod problems;
 pub mod router;
@@ -26,10 +32,10 @@ use std::{path::PathBuf, sync::Arc};
 use durable::files::FileError;
 use ledger::VerifyingKey;
 use listen::Limits;
-use server::state::State;
+use server::{observed::Observed, state::State};
 use thiserror::Error;
 
-use crate::access::Access;
+use crate::{about::About, access::Access};
 
 /// A console of one server.
 pub struct Console<S> {
@@ -43,6 +49,10 @@ pub struct Console<S> {
     pub officers: Vec<VerifyingKey>,
     /// The limits of the server, for bodies and answers.
     pub limits: Limits,
+    /// What operators may see while the server runs: the one that is given to the server too.
+    pub observed: Arc<Observed>,
+    /// What the server says of itself above its tasks; nothing by default.
+    pub about: Option<Arc<About>>,
 }
 
 impl<S: State + 'static> Console<S> {

@@ -3,10 +3,7 @@
 //! An [`Endpoint`](crate::endpoint::Endpoint) says its method, its path, the role that it needs and what it takes and answers; `/openapi.json` is made from the same
 //! values. All endpoints are listed in `endpoints`: another part of the console adds its own there.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, LazyLock},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::extract::RawPathParams;
 use axum::{
@@ -24,22 +21,25 @@ use axum::{
     routing::{MethodFilter, MethodRouter},
 };
 use bytes::Bytes;
-use listen::{Limits, Peer};
+use listen::{Ending, Limits, Peer};
 use serde_json::Value;
-use server::{http::Reading, state::State};
+pub use server::http::REQUEST_ID;
+use server::{
+    http::{Reading, request_id},
+    state::State,
+};
 use tokio::{sync::Semaphore, time::timeout};
 
 use crate::{
     Console, ConsoleError,
     access::{Role, Who},
-    endpoint::{Asked, Described, Endpoint, JSON, RequestId, Shared},
-    openapi,
+    dashboard::{self, Dashboard},
+    endpoint::{self, Asked, Described, Endpoint, JSON, RequestId, Shared},
+    metrics, openapi,
     problems::Problem,
     tasks,
 };
 
-/// The header with the id of a request.
-pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// What browsers let the dashboard do: load files from this server, and send requests to it.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
@@ -53,7 +53,9 @@ const READERS: usize = 4;
 
 /// All endpoints of the console.
 fn endpoints<S: State + 'static>() -> Vec<Endpoint<S>> {
-    let mut all: Vec<Endpoint<S>> = tasks::endpoints();
+    let mut all: Vec<Endpoint<S>> = dashboard::endpoints();
+    all.extend(tasks::endpoints());
+    all.extend(metrics::endpoints());
     let mut described: Vec<Described> = all.iter().map(|endpoint| endpoint.described).collect();
     described.push(openapi::DESCRIBED);
     all.push(openapi::endpoint(openapi::document(&described, &schemas())));
@@ -64,7 +66,9 @@ fn endpoints<S: State + 'static>() -> Vec<Endpoint<S>> {
 pub(crate) fn of<S: State + 'static>(console: Console<S>) -> Router {
     let limits = console.limits;
     let bodies = Reading::new(Limits { room: ROOM, ..limits });
-    let shared = Arc::new(Shared { console, bodies, readers: Arc::new(Semaphore::new(READERS)) });
+    let dashboard = Dashboard::of(&console);
+    let (readers, read) = (Arc::new(Semaphore::new(READERS)), Arc::default());
+    let shared = Arc::new(Shared { console, dashboard, bodies, readers, read });
     let mut paths: BTreeMap<&'static str, Vec<Endpoint<S>>> = BTreeMap::new();
     for endpoint in endpoints() {
         paths.entry(endpoint.described.path).or_default().push(endpoint);
@@ -72,6 +76,10 @@ pub(crate) fn of<S: State + 'static>(console: Console<S>) -> Router {
     let mut router = Router::new();
     for (path, endpoints) in paths {
         router = router.route(path, methods(endpoints));
+    }
+    for asset in dashboard::assets() {
+        let show = async || endpoint::with(StatusCode::OK, asset.kind, asset.bytes);
+        router = router.route(&format!("/{}", asset.path), axum::routing::get(show));
     }
     // What is below /api is the console's, and what is not there is refused as the console refuses.
     let elsewhere = |request: Request| async move { Problem::no_such_path().response(id_of(&request)) };
@@ -150,8 +158,9 @@ async fn admit<S: State + 'static>(
             .map_err(|unread| unreadable(unread.status, unread.words, unread.after_s))?,
     };
     let from = head.extensions.get::<Peer>().map(|peer| peer.0);
+    let ending = head.extensions.get::<Ending>().cloned();
     let query = head.uri.query().map(str::to_owned);
-    Ok(Asked { who, id, parameters, query, headers: head.headers, body, from })
+    Ok(Asked { who, id, parameters, query, headers: head.headers, body, from, ending })
 }
 
 fn unreadable(status: StatusCode, words: &'static str, after_s: u64) -> Problem {
@@ -166,7 +175,7 @@ fn unreadable(status: StatusCode, words: &'static str, after_s: u64) -> Problem 
 }
 
 /// Who asks, if their role is enough.
-fn may<S>(console: &Console<S>, headers: &HeaderMap, role: Role) -> Result<Who, Problem> {
+pub(crate) fn may<S>(console: &Console<S>, headers: &HeaderMap, role: Role) -> Result<Who, Problem> {
     let shown = headers.get(AUTHORIZATION).ok_or_else(|| Problem::unauthorized("the request has no access token"))?;
     let token = shown.to_str().ok().and_then(|shown| shown.split_once(' '));
     let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
@@ -193,6 +202,7 @@ fn no_access(error: ConsoleError) -> Problem {
 /// The schemas that endpoints name.
 fn schemas() -> BTreeMap<&'static str, Value> {
     let mut all = BTreeMap::new();
+    all.extend(dashboard::schemas());
     all.extend(tasks::schemas());
     all
 }
@@ -203,7 +213,7 @@ fn id_of(request: &Request) -> &str {
 
 /// Gives a request its id, and every answer its headers.
 async fn headed(mut request: Request, next: Next) -> Response {
-    let id = draw_id();
+    let id = request_id();
     request.extensions_mut().insert(RequestId(id.clone()));
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -222,17 +232,4 @@ async fn headed(mut request: Request, next: Next) -> Response {
         headers.insert(REQUEST_ID, id);
     }
     response
-}
-
-/// 16 hexadecimal digits: what this process began with, and a count.
-fn draw_id() -> String {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static BEGAN: LazyLock<u32> = LazyLock::new(|| {
-        let mut bytes = [0; 4];
-        // Ids are for reading logs: without randomness they are still different within one process.
-        _ = getrandom::fill(&mut bytes);
-        u32::from_le_bytes(bytes)
-    });
-    static COUNT: AtomicU64 = AtomicU64::new(1);
-    format!("{:08x}{:08x}", *BEGAN, COUNT.fetch_add(1, Ordering::Relaxed))
 }

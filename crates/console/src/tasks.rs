@@ -43,7 +43,7 @@ pub struct Task {
     pub wanted: Order,
     /// Whether the server does what is wanted.
     pub obeyed: bool,
-    /// Why it is over.
+    /// Why the task is over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// What its ledger says.
@@ -89,7 +89,7 @@ pub struct NewTask {
     pub approval: Option<Approval>,
 }
 
-/// What whoever approves a plan must know of a server.
+/// What an officer who approves a plan must know of a server.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AboutServer {
     /// The server's realm.
@@ -187,14 +187,20 @@ async fn show_server<S: State + 'static>(shared: Arc<Shared<S>>, _: Asked) -> Re
 
 async fn show_all<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Result<Response, Problem> {
     let listed = shared.look(|console| listed(console)).await?;
-    let tasks: Vec<Task> = listed.into_iter().map(|listed| Task::of(listed, asked.is_operator())).collect();
+    let tasks: Vec<Task> = listed.into_iter().map(|listed| as_seen_by(&asked, &shared, listed)).collect();
     endpoint::json(StatusCode::OK, &json!({ "tasks": tasks }))
 }
 
 async fn show_one<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Result<Response, Problem> {
     let name = asked.parameter("name").to_owned();
     let listed = shared.look(move |console| named(console, &name)).await?;
-    endpoint::json(StatusCode::OK, &Task::of(listed, asked.is_operator()))
+    endpoint::json(StatusCode::OK, &as_seen_by(&asked, &shared, listed))
+}
+
+/// What who asks may see of a task. When a round ended is an exact value, so viewers see how the task stood after the last evaluation (rule P23).
+fn as_seen_by<S>(asked: &Asked, shared: &Shared<S>, listed: Listed) -> Task {
+    let operator = asked.is_operator();
+    Task::of(if operator { listed } else { shared.dashboard.for_viewers(listed) }, operator)
 }
 
 async fn order<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked, order: Order) -> Result<Response, Problem> {
@@ -268,6 +274,7 @@ async fn show_exports<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) 
 async fn export_one<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Result<Response, Problem> {
     let (name, operator) = (asked.parameter("name").to_owned(), asked.is_operator());
     let wanted = asked.parameter("file").to_owned();
+    let looks = Arc::clone(&shared);
     let (file, bytes) = shared
         .look(move |console| {
             let files = exports(console, &name, operator)?;
@@ -279,6 +286,9 @@ async fn export_one<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) ->
                 let next = "use one of these names; the model is there once the task is over";
                 Problem::new(StatusCode::NOT_FOUND, "no-such-file", "no such file", detail, next)
             })?;
+            if !operator && let Some(bytes) = looks.dashboard.file_for_viewers(console, &name, file.name)? {
+                return Ok((*file, bytes.to_vec()));
+            }
             Ok((*file, export::bytes(&*console.state, &name, *file).map_err(failed)?))
         })
         .await?;

@@ -23,7 +23,10 @@ use crate::{
     store::LedgerStore,
 };
 use privacy::{
-    accountant::Judgement, assumptions::participation_words, event::PrivacyEvent, participation::Participation,
+    accountant::Judgement,
+    assumptions::participation_words,
+    event::{Adjacency, PrivacyEvent},
+    participation::Participation,
     rng::Randomness,
 };
 
@@ -108,6 +111,18 @@ impl<S: LedgerStore> Ledger<S> {
         let mut limited = self.plan().phases.iter().filter(|phase| is_limited(phase));
         table.complete = limited.all(|phase| self.account.is_all_recorded(&phase.stream));
         Ok(Some(table))
+    }
+
+    /// How often and how close together users took part so far, of each stream with limits: exact, and outside the guarantee. None where no
+    /// side table is at hand, or the adjacency protects who took part (rule P26).
+    ///
+    /// # Errors
+    /// When the side table is damaged, or shows that limits were broken.
+    pub fn observed_so_far(&self) -> Result<Option<BTreeMap<String, Observed>>, LedgerError> {
+        if self.plan().adjacency != Adjacency::ZeroOut {
+            return Ok(None);
+        }
+        Ok(self.side_table()?.map(SideTable::into_observed))
     }
 
     /// Refuses more users than the plan declares: delta is below one over that number (rule P11).

@@ -30,7 +30,7 @@ use thiserror::Error;
 pub use limits::{Limits, Pace};
 pub use origins::{Origin, Origins};
 pub use proxies::{Network, Proxies};
-pub use server::{Peer, Served, Server};
+pub use server::{Ending, Peer, Served, Server};
 pub use transport::{Handshake, Shaking, Stream, Transport};
 
 /// Why there is no server.

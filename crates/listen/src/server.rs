@@ -60,6 +60,24 @@ const AFTER_S: u64 = 30;
 #[derive(Debug, Clone, Copy)]
 pub struct Peer(pub IpAddr);
 
+/// That the server is told to stop, for answers that would otherwise not end; the loop puts it beside each request.
+#[derive(Debug, Clone)]
+pub struct Ending(watch::Receiver<bool>);
+
+impl Ending {
+    /// Whether it is told to.
+    #[must_use]
+    pub fn is_near(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits until it is.
+    pub async fn comes(&mut self) {
+        // A server that is gone is one that has stopped.
+        let _ = self.0.wait_for(|&stopped| stopped).await;
+    }
+}
+
 /// A server that listens.
 #[derive(Debug)]
 pub struct Server {
@@ -256,6 +274,7 @@ impl Door {
             standing.works();
             let origin = Peer(one(self.proxies.origin(peer, request.headers())));
             request.extensions_mut().insert(origin);
+            request.extensions_mut().insert(Ending(self.stopped.clone()));
             let page = self.origins.of(request.headers());
             let preflight = self.origins.preflight(request.method(), request.headers());
             let asks = preflight.is_none() && !full;

@@ -20,7 +20,11 @@ pub fn flat(text: &str) -> Result<BTreeMap<String, String>, toml::de::Error> {
 pub fn without_paths(text: &str) -> String {
     let Ok(table) = text.parse::<Table>() else { return String::new() };
     let all = Value::Table(table);
-    let paths = PATHS.iter().filter_map(|key| key.split('.').try_fold(&all, |value, part| value.get(part))?.as_str());
+    let values = PATHS.iter().filter_map(|key| key.split('.').try_fold(&all, |value, part| value.get(part)));
+    let paths = values.flat_map(|value| match value {
+        Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
+        one => Vec::from_iter(one.as_str()),
+    });
     let quoted = |text: &str| Value::String(text.to_owned()).to_string();
     paths.fold(text.to_owned(), |text, path| text.replace(&quoted(path), &quoted(last_part(path))))
 }
@@ -36,6 +40,11 @@ fn flatten(key: &str, value: &Value, into: &mut BTreeMap<String, String>) {
         }
         Value::String(text) if is_path(key, text) => last_part(text).to_owned(),
         Value::String(text) => text.clone(),
+        Value::Array(several) if several.iter().filter_map(Value::as_str).any(|text| is_path(key, text)) => {
+            let short =
+                |value: &Value| value.as_str().map_or(value.clone(), |text| Value::String(last_part(text).to_owned()));
+            Value::Array(several.iter().map(short).collect()).to_string()
+        }
         // As people write it: 1e-9, not 0.000000001.
         Value::Float(number) => format!("{number:?}"),
         other => other.to_string(),
@@ -60,12 +69,14 @@ mod tests {
     #[test]
     fn settings_are_flat_and_without_paths() {
         let text = "rounds = 3\n[data]\nkind = \"store\"\npath = \"../../ann/chats/\"\npublic_text = \"C:\\\\ann\\\\public.txt\"\n\
+                    [devices]\nafter = [\"ann/words\", \"/srv/ann/more/\"]\n\
                     [model]\nfrom = \"/data/ann/m\"\npublic = \"~ann/why.txt\"\n[privacy]\ndelta = 1e-9\n\
                     [[schedule]]\nfrom = 2\nclip_norm = 0.5\n";
         let expected = [
             ("data.kind", "store"),
             ("data.path", "chats"),
             ("data.public_text", "public.txt"),
+            ("devices.after", "[\"words\", \"more\"]"),
             ("model.from", "m"),
             ("model.public", "why.txt"),
             ("privacy.delta", "1e-9"),
@@ -76,8 +87,13 @@ mod tests {
         assert_eq!(flat.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect::<Vec<_>>(), expected);
         assert!(!format!("{flat:?}").contains("ann"));
         assert!(super::flat("rounds = [").is_err());
-        let written = without_paths("[data]\npath = \"/data/ann/chats\"\n[model]\nfrom = \"../ann/m\"\nhidden = 3\n");
-        assert_eq!(written, "[data]\npath = \"chats\"\n[model]\nfrom = \"m\"\nhidden = 3\n");
+        let written = without_paths(
+            "[data]\npath = \"/data/ann/chats\"\n[model]\nfrom = \"../ann/m\"\nhidden = 3\n[devices]\nafter = [\"/ann/w\"]\n",
+        );
+        assert_eq!(
+            written,
+            "[data]\npath = \"chats\"\n[model]\nfrom = \"m\"\nhidden = 3\n[devices]\nafter = [\"w\"]\n"
+        );
         assert_eq!(without_paths("rounds = ["), "", "what cannot be read is not shown");
     }
 }

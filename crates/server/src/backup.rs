@@ -207,7 +207,7 @@ pub struct Backup {
 pub struct SalvagedTask {
     /// The task's name.
     pub task: String,
-    /// Where it is.
+    /// The folder with its ledger, statement and model.
     pub folder: PathBuf,
     /// What was left of it.
     pub left: Salvaged,

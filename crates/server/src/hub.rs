@@ -10,6 +10,7 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
+    path::Path,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -41,6 +42,8 @@ use crate::{
     blobs::Blobs,
     heard::{Heard, Spoken},
     http::{Chunk, Packed, Piece, Service},
+    observed::{Asked, Observed},
+    ready::Ready,
     uploads::{NotTaken, Open, Uploads, Wrong, no_room},
 };
 
@@ -128,6 +131,7 @@ struct Core {
     clock: Steady,
     heard: Heard,
     uploads: Arc<Mutex<Uploads>>,
+    observed: Arc<Observed>,
     waiting: HashMap<RequestId, oneshot::Sender<Answer>>,
     next: RequestId,
     failed: Option<CoordinatorError>,
@@ -165,14 +169,17 @@ pub struct Hub {
     shared: Arc<Shared>,
     inbox: Sender<Job>,
     uploads: Arc<Mutex<Uploads>>,
+    observed: Arc<Observed>,
     /// What devices asked for last: tasks and models, which never change.
     blobs: Arc<Blobs>,
     attestation: Option<Arc<dyn Attestation>>,
     attesting: Arc<Turns>,
+    ready: Arc<Ready>,
 }
 
 impl Hub {
-    /// Starts the thread of a coordinator; reports take so many bytes of memory at most while they arrive.
+    /// Starts the thread of a coordinator; reports take so many bytes of memory at most while they arrive. What operators may see is told to
+    /// `observed`.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -180,8 +187,9 @@ impl Hub {
         coordinator: Coordinator,
         store: Arc<dyn Store>,
         room: usize,
+        observed: Arc<Observed>,
     ) -> Result<(Self, std::thread::JoinHandle<()>), CoordinatorError> {
-        Self::start_by(Steady::start(), coordinator, store, room)
+        Self::start_by(Steady::start(), coordinator, store, room, observed)
     }
 
     fn start_by(
@@ -189,16 +197,19 @@ impl Hub {
         coordinator: Coordinator,
         store: Arc<dyn Store>,
         room: usize,
+        observed: Arc<Observed>,
     ) -> Result<(Self, std::thread::JoinHandle<()>), CoordinatorError> {
         let realm = Realm(store.realm()?);
         let (heard, waiting) = (Heard::new(clock.now_ms() / 1000), HashMap::new());
         let uploads = Arc::new(Mutex::new(Uploads::new(room)));
+        observed.starts(clock.now_ms());
         let core = Core {
             coordinator,
             store: Arc::clone(&store),
             clock,
             heard,
             uploads: Arc::clone(&uploads),
+            observed: Arc::clone(&observed),
             waiting,
             next: 0,
             failed: None,
@@ -213,13 +224,21 @@ impl Hub {
         };
         let blobs = Arc::new(Blobs::new(Arc::clone(&shared.store)));
         let attesting = Arc::new(Turns::default());
-        Ok((Self { shared, inbox, uploads, blobs, attestation: None, attesting }, thread))
+        let ready = Arc::new(Ready::new(Arc::clone(&shared.store), Arc::clone(&observed)));
+        Ok((Self { shared, inbox, uploads, observed, blobs, attestation: None, attesting, ready }, thread))
     }
 
     /// Asks about every device that would enrol whether it may.
     #[must_use]
     pub fn asking(self, attestation: Option<Arc<dyn Attestation>>) -> Self {
         Self { attestation, ..self }
+    }
+
+    /// It is ready only while the disk of this folder has room.
+    #[must_use]
+    pub fn on_disk(self, folder: &Path) -> Self {
+        let ready = Ready::new(Arc::clone(&self.shared.store), Arc::clone(&self.observed));
+        Self { ready: Arc::new(ready.on_disk(folder)), ..self }
     }
 
     /// Whether a device that enrols is one that its manufacturer attests, where somebody is to be asked. Whom the server would not let in anyway, or
@@ -288,6 +307,11 @@ impl Hub {
         self.shared.changed.notify_all();
     }
 
+    /// What operators may see.
+    pub(crate) fn observed(&self) -> &Observed {
+        &self.observed
+    }
+
     /// A driver for the fleet of a task.
     #[must_use]
     pub fn driver(&self) -> HubDriver {
@@ -330,7 +354,8 @@ impl Hub {
         Ok(Said { device, spoken, from, wants, _body: body })
     }
 
-    async fn take_chunk(&self, ticket: Ticket, offset: u64, chunk: &mut Chunk) -> Result<Answer, Box<Answer>> {
+    /// What is to be said to a chunk, and whether its report is whole with it.
+    async fn take_chunk(&self, ticket: Ticket, offset: u64, chunk: &mut Chunk) -> Result<(Answer, bool), Box<Answer>> {
         if chunk.said().is_some_and(|bytes| bytes > CHUNK) {
             return Err(self.refused(Reason::TooLong, "the chunk is too long"));
         }
@@ -347,13 +372,13 @@ impl Hub {
         reading.read(chunk).await?;
         let Some(open) = reading.open.take() else { return Err(no_room()) };
         if !open.is_whole() {
-            return Ok(self.uploads().give_back(&ticket, open, self.now_ms()));
+            return Ok((self.uploads().give_back(&ticket, open, self.now_ms()), false));
         }
         // Its room goes where the report goes, also when the device hangs up.
         let number = open.number();
         let room = Room { uploads: Arc::clone(&self.uploads), clock: self.shared.clock, ticket, number };
         let report = open.finish().ok_or_else(|| self.breaks_bounds(ticket, number, Wrong::Bounds))?;
-        self.ask(|reply| Job::Report { ticket, report, room, reply }).await
+        Ok((self.ask(|reply| Job::Report { ticket, report, room, reply }).await?, true))
     }
 
     /// What came is no report: its device has dropped out, and is asked for nothing more before it can have room again.
@@ -430,7 +455,10 @@ impl Reading<'_> {
             let now = self.hub.now_ms();
             let Some(open) = self.open.as_mut() else { return Err(no_room()) };
             let taken = match piece {
-                Piece::Bytes(bytes) => open.take(&bytes),
+                Piece::Bytes(bytes) => {
+                    self.hub.observed.report_bytes(bytes.len() as u64);
+                    open.take(&bytes)
+                }
                 Piece::Nothing => Ok(()),
                 Piece::End if open.has_chunk() => return Ok(()),
                 Piece::End => Err(Wrong::Length),
@@ -465,19 +493,34 @@ impl Service for Hub {
     }
 
     async fn say(&self, bytes: Bytes, from: Option<IpAddr>) -> Answer {
-        match self.open(bytes, from).map(Arc::new) {
-            Ok(said) => {
-                if let Err(refused) = self.attested(&said).await {
-                    return *refused;
-                }
-                self.ask(|reply| Job::Say { said, reply }).await.unwrap_or_else(|refused| *refused)
-            }
+        let opened = self.open(bytes, from).map(Arc::new);
+        let asked = opened.as_ref().map_or(Asked::Unreadable, |said| match said.wants {
+            Wants::Enrol(_) => Asked::Enrol,
+            Wants::CheckIn(_) => Asked::CheckIn,
+            Wants::Next(_) => Asked::Next,
+            Wants::Secure(_) => Asked::Secure,
+        });
+        self.observed.asks(asked, self.now_ms());
+        let answer = match opened {
+            Ok(said) => match self.attested(&said).await {
+                Ok(()) => self.ask(|reply| Job::Say { said, reply }).await.unwrap_or_else(|refused| *refused),
+                Err(refused) => *refused,
+            },
             Err(refused) => *refused,
-        }
+        };
+        self.observed.answers(asked, &answer);
+        answer
     }
 
     fn is_well(&self) -> bool {
         !self.is_down()
+    }
+
+    async fn not_ready(&self) -> Vec<String> {
+        if self.is_down() || self.shared.closing.load(Ordering::Acquire) {
+            return vec!["server: it is stopping, or cannot continue; its log says why".to_owned()];
+        }
+        self.ready.not_ready(self.now_ms()).await
     }
 
     async fn blob(&self, digest: [u8; 32]) -> Option<Packed> {
@@ -485,7 +528,14 @@ impl Service for Hub {
     }
 
     async fn chunk(&self, ticket: Ticket, offset: u64, chunk: &mut Chunk) -> Answer {
-        self.take_chunk(ticket, offset, chunk).await.unwrap_or_else(|refused| *refused)
+        let taken = self.take_chunk(ticket, offset, chunk).await;
+        let (answer, is_whole) = taken.unwrap_or_else(|refused| (*refused, false));
+        self.observed.reported(&answer, is_whole, self.now_ms());
+        answer
+    }
+
+    fn sends(&self, blob_bytes: u64) {
+        self.observed.blob(blob_bytes);
     }
 }
 
@@ -577,7 +627,10 @@ impl Core {
             }
         }
         self.coordinator.tick(now)?;
-        self.flush()
+        self.flush()?;
+        let memory = || self.uploads.lock().unwrap_or_else(PoisonError::into_inner).memory();
+        self.observed.looks(&self.coordinator, memory, now);
+        Ok(())
     }
 
     /// A device wants something. What was heard before gets no place in a round, and takes nobody's place who waits. To enrol twice is to
@@ -610,6 +663,7 @@ impl Core {
                 let _ = reply.send(answer);
             }
         }
+        self.observed.takes(&mut self.coordinator, self.clock.now_ms());
         Ok(())
     }
 }
@@ -665,7 +719,7 @@ mod tests {
             let store = Arc::new(MemoryStore::new([7; 32]));
             let coordinator = Coordinator::new(store.clone(), Box::new(Anybody), Pace::default(), 1).unwrap();
             let clock = Steady { began_ms, began: Instant::now() };
-            let (hub, _thread) = Hub::start_by(clock, coordinator, store, 1 << 20).unwrap();
+            let (hub, _thread) = Hub::start_by(clock, coordinator, store, 1 << 20, Arc::default()).unwrap();
             let time_s = hub.hello().time_s;
             assert!(time_s.abs_diff(began_ms / 1000) < 60, "{words}: {time_s}");
             for wants in

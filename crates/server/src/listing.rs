@@ -91,7 +91,7 @@ pub fn refuses((name, why): (&str, &str), state: Stands, wanted: Order, order: O
 }
 
 /// The privacy cost of a task, from its ledger.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     /// Rounds that were released.
     pub rounds: u64,
@@ -122,7 +122,7 @@ pub struct Spent {
 /// When its state cannot be read, or a ledger is damaged.
 pub fn list<S: State>(state: &S, orders: &Orders) -> Result<Vec<Listed>, ServeError> {
     let served = state.is_served()?;
-    state.names()?.iter().map(|name| listed(state, orders, served, name)).collect()
+    state.names()?.iter().map(|name| one(state, orders, served, name)).collect()
 }
 
 /// The same, with the tasks that were created in a data folder and that no server has begun yet, or that it refused. `state` is none where no
@@ -156,7 +156,11 @@ pub fn list_in<S: State>(state: Option<&S>, data: &Path) -> Result<Vec<Listed>, 
     Ok(all)
 }
 
-fn listed<S: State>(state: &S, orders: &Orders, served: bool, name: &str) -> Result<Listed, ServeError> {
+/// One task, on state on which a server runs or not.
+///
+/// # Errors
+/// When there is no such task, its state cannot be read, or its ledger is damaged.
+pub fn one<S: State>(state: &S, orders: &Orders, served: bool, name: &str) -> Result<Listed, ServeError> {
     let (task, store) = (state.read_task(name)?, state.coordinator());
     let home = task.home();
     let (note, wanted) = (task.note()?, orders.of(name));
@@ -192,6 +196,18 @@ fn listed<S: State>(state: &S, orders: &Orders, served: bool, name: &str) -> Res
     let (task, enrolled) = (name.to_owned(), store.enrolled()?);
     let obeyed = note.as_ref().is_some_and(|note| served && note.served && note.obeys == wanted);
     Ok(Listed { task, digest: note.map(|note| note.digest), state, wanted, obeyed, why, enrolled, asked, ledger })
+}
+
+impl Spent {
+    /// What the guaranteed epsilon is for, in words that follow "for".
+    #[must_use]
+    pub const fn holds_for(&self) -> &'static str {
+        match self.basis {
+            Basis::Spent => "everything released",
+            Basis::Plan => "the whole plan, which is the guarantee even if the task is stopped early",
+            Basis::Budget => "the whole budget, which is the guarantee even if less is spent",
+        }
+    }
 }
 
 fn stands(

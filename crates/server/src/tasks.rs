@@ -45,6 +45,7 @@ use crate::{
     attestation::Attestation,
     http::{self, HttpError, Limits, Origins, Proxies, Served, Transport},
     hub::{Hub, HubDriver, now_ms},
+    observed::Observed,
     orders::{self, Orders},
     state::{AfterRound, Note, State, StateError, TaskState},
 };
@@ -88,7 +89,11 @@ pub struct Settings {
     pub origins: Origins,
     /// When devices are to come back.
     pub pace: Pace,
-    /// Routes that are answered beside the protocol's, such as a console's; none by default. They must have no path below /v1, nor /healthz,
+    /// Is told of requests that were refused, or failed; nobody by default.
+    pub tells: http::Tells,
+    /// Is told what operators may see.
+    pub observed: Arc<Observed>,
+    /// Routes that are answered beside the protocol's, such as a console's; none by default. They must have no path below /v1, nor /healthz, /readyz,
     /// and no fallback.
     pub routes: axum::Router,
     /// Whether it ends when all its tasks are over.
@@ -183,7 +188,7 @@ pub enum Happened<'a> {
     Refused {
         /// The task's name.
         task: &'a str,
-        /// Why not.
+        /// The reason.
         why: &'a str,
     },
     /// A task cannot continue; the others do.
@@ -193,6 +198,19 @@ pub enum Happened<'a> {
         /// The cause.
         error: &'a ServeError,
     },
+}
+
+impl Happened<'_> {
+    /// Operators see why attempts failed, and which ended with their task.
+    fn told_to(&self, observed: &Observed) {
+        match self {
+            Self::Failed { task, failed } => observed.failed(task, false, failed.reason.words()),
+            Self::FailedEvaluation { task, failed } => observed.failed(task, true, failed.reason.words()),
+            Self::Over { task, .. } => observed.gives_up(task, false),
+            Self::Broken { task, .. } => observed.gives_up(task, true),
+            _ => {}
+        }
+    }
 }
 
 /// Why a server or a task of it cannot continue.
@@ -399,8 +417,12 @@ pub fn serve<S: State>(
     happens: &(dyn Fn(&Happened<'_>) + Sync),
 ) -> Result<(), ServeError> {
     let Settings { listen, data, transport, admission, attestation, .. } = settings;
-    let Settings { enrolments, means, limits, proxies, origins, pace, routes, ends_with_tasks, officers, .. } =
-        settings;
+    let Settings { enrolments, means, limits, proxies, origins, pace, routes, officers, .. } = settings;
+    let Settings { tells, observed, ends_with_tasks, .. } = settings;
+    let happens = &|happened: &Happened<'_>| {
+        happened.told_to(&observed);
+        happens(happened);
+    };
     let store = state.coordinator();
     let (orders, created) = (Orders::in_data(&data), Created::in_data(&data));
     let rules = Rules { realm: store.realm()?, officers };
@@ -411,18 +433,18 @@ pub fn serve<S: State>(
     leave_others(&ready, state)?;
     let mut coordinator = Coordinator::new(Arc::clone(&store), admission, pace, now_ms())?;
     for task in &ready {
-        Entering::of(task, &*store, orders.of(&task.name))?
-            .iter()
-            .try_for_each(|e| e.enter(&mut coordinator, now_ms()))?;
+        let entering = Entering::of(task, &*store, orders.of(&task.name))?;
+        entering.iter().for_each(|e| e.seen_by(&observed, &task.name));
+        entering.iter().try_for_each(|e| e.enter(&mut coordinator, now_ms()))?;
     }
     coordinator.limit_enrolments(enrolments, state.place_key()?, now_ms())?;
-    let (hub, thread) = Hub::start(coordinator, Arc::clone(&store), ROOM)?;
-    let hub = hub.asking(attestation);
+    let (hub, thread) = Hub::start(coordinator, Arc::clone(&store), ROOM, Arc::clone(&observed))?;
+    let hub = hub.asking(attestation).on_disk(&data);
     let runtime = runtime()?;
     let server = runtime.block_on(http::bind(listen, transport, limits))?.behind(proxies).open_to(origins);
     happens(&Happened::Listening(server.address()));
     let (closing, closed) = tokio::sync::oneshot::channel();
-    let app = http::app(Arc::new(hub.clone()), limits).merge(routes);
+    let app = http::told(http::app(Arc::new(hub.clone()), limits).merge(routes), tells);
     let door = runtime.spawn(server.serve(app, async { _ = closed.await }));
     let serving = Serving {
         hub: &hub,
@@ -431,6 +453,7 @@ pub fn serve<S: State>(
         orders: &orders,
         created: &created,
         rules: &rules,
+        observed: &observed,
         means,
         data: &data,
         stop,
@@ -492,6 +515,7 @@ struct Serving<'a, S> {
     orders: &'a Orders,
     created: &'a Created,
     rules: &'a Rules,
+    observed: &'a Observed,
     means: Means,
     data: &'a Path,
     stop: &'a Stop,

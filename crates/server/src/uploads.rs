@@ -395,6 +395,11 @@ impl Uploads {
         self.done(ticket, number, now);
     }
 
+    /// The memory that reports take, of how much.
+    pub(crate) const fn memory(&self) -> (u64, u64) {
+        (self.used as u64, self.room as u64)
+    }
+
     /// The memory that reports take.
     #[cfg(test)]
     pub(crate) const fn used(&self) -> usize {

@@ -76,7 +76,7 @@ fn hub(limits: EnrolmentLimits) -> Hub {
     let once = ParticipationLimits::try_from(&Participation::Once).unwrap();
     coordinator.add_task(TASK, Asking { limits: once, goal: 1, begin_with: 1, population: 9 }, None).unwrap();
     coordinator.open(opening(), now_ms()).unwrap();
-    Hub::start(coordinator, store, 1 << 20).unwrap().0
+    Hub::start(coordinator, store, 1 << 20, Arc::default()).unwrap().0
 }
 
 fn signed(by: u8, time_s: u64, number: u64, wants: Wants) -> Vec<u8> {

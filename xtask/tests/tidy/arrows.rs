@@ -14,7 +14,7 @@ use super::tree::{Violation, root};
 /// of the workspace, its neighbours in the same column included. Columns may name crates that do not exist yet.
 const PICTURE: [&[&str]; 11] = [
     &["cli"],
-    &["bench"],
+    &["bench", "demo"],
     &["console"],
     &["experiments", "pretraining", "server", "agent", "tracking"],
     &["board", "listen"],

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use durable::files;
-use federated::config::Document;
+use federated::{config::Document, numbers::counted};
 use ledger::{Approval, statement::rounded_up};
 use serde_json::json;
 use server::tasks::{created::written, planned};
@@ -73,7 +73,8 @@ pub(super) fn run(args: &ApproveArgs) -> anyhow::Result<()> {
     } else {
         "no guarantee: the noise is simulated, or epsilon is infinite".to_owned()
     };
-    println!("approved: {name}, {} rounds, population {}, {cost}", checked.rounds, checked.plan.population);
+    let rounds = counted(checked.rounds, "round");
+    println!("approved: {name}, {rounds}, population {}, {cost}", checked.plan.population);
     println!("  server   {}", shown(&realm));
     println!("  officer  {}", approval.officer);
     println!("  program  {} (the server must run the same)", checked.plan.software);

@@ -6,7 +6,7 @@ use ledger::{Basis, statement::rounded_up};
 use serde::Serialize;
 use server::listing::{Listed, Spent, Stands};
 
-/// It.
+/// A task, with what who asks may see of it.
 #[derive(Debug, Serialize)]
 pub(super) struct Shown {
     pub(super) task: String,

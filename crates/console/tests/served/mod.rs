@@ -26,7 +26,8 @@ use ledger::VerifyingKey;
 use lm::kernels::KernelPath;
 use serde_json::Value;
 use server::{
-    http::{Limits, Origins, Proxies, Transport},
+    http::{Limits, Origins, Proxies, Tells, Transport},
+    observed::Observed,
     sqlite::SqliteState,
     tasks::{Happened, Settings, serve},
 };
@@ -60,7 +61,16 @@ impl Served {
         let tokens = Role::ALL.map(|role| (role, access.create(role.word(), role).unwrap().text().to_owned()));
         let reader = Arc::new(SqliteState::read(&data).unwrap());
         let limits = Limits::default();
-        let console = Console { state: reader, data: data.clone(), access, officers: officers.to_vec(), limits };
+        let (officers, observed) = (officers.to_vec(), Arc::<Observed>::default());
+        let console = Console {
+            state: reader,
+            data: data.clone(),
+            access,
+            officers: officers.clone(),
+            limits,
+            observed: Arc::clone(&observed),
+            about: None,
+        };
         let settings = Settings {
             listen: "127.0.0.1:0".parse().unwrap(),
             data,
@@ -74,8 +84,10 @@ impl Served {
             origins: Origins::default(),
             pace: Pace { least_s: 0.0, ..Pace::default() },
             routes: console.router(),
+            tells: Tells::default(),
+            observed,
             ends_with_tasks: false,
-            officers: officers.to_vec(),
+            officers,
         };
         let (listens, address) = mpsc::channel();
         let stopping = Arc::clone(&stop);

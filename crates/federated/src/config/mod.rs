@@ -103,7 +103,7 @@ pub use self::{
 };
 
 /// The keys whose values are paths. Where files are on a machine is not for others: of these, pages and tracking servers get the last part.
-pub const PATHS: [&str; 4] = ["data.path", "data.public_text", "finetune.public_text", "model.from"];
+pub const PATHS: [&str; 5] = ["data.path", "data.public_text", "devices.after", "finetune.public_text", "model.from"];
 
 /// A run.
 #[derive(Debug, Clone, PartialEq)]

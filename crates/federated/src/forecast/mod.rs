@@ -7,7 +7,7 @@ pub mod rehearsal;
 mod securely;
 
 use device::finetune::FineTune;
-use ledger::Budget;
+use ledger::{Budget, ImportKind, Ledger, LedgerStore};
 use privacy::{AccountError, AccountantKind, Epsilon, PrivacyEvent, rng::Randomness};
 use serde::Serialize;
 use thiserror::Error;
@@ -237,7 +237,30 @@ impl Forecast {
 /// # Errors
 /// When the plan is refused or not judged.
 pub fn epsilons(plan: &Plan, opened: &Opened, count: u64) -> Result<Vec<Point>, ForecastError> {
-    points(plan.rounds, count).map(|round| point(plan, opened, round)).collect()
+    let start = opened.import().map(|import| import.event.clone());
+    points(plan.rounds, count).map(|round| point(plan, start.as_slice(), round)).collect()
+}
+
+/// The same of a run that has begun, from its plan and its ledger. None where they do not plan the same releases: then the ledger's plan is
+/// what holds, and how it is spent on the way is not known.
+///
+/// # Errors
+/// When the plan is refused or not judged.
+pub fn epsilons_of_begun<S: LedgerStore>(
+    plan: &Plan,
+    ledger: &Ledger<S>,
+    count: u64,
+) -> Result<Option<Vec<Point>>, ForecastError> {
+    let same =
+        |(a, b): (&ledger::Phase, &ledger::Phase)| (&a.stream, a.rounds, &a.event) == (&b.stream, b.rounds, &b.event);
+    let (ours, theirs) = (&plan.ledger, ledger.plan());
+    let judged_alike = (ours.accountant, ours.delta, ours.group) == (theirs.accountant, theirs.delta, theirs.group);
+    if !judged_alike || ours.phases.len() != theirs.phases.len() || !ours.phases.iter().zip(&theirs.phases).all(same) {
+        return Ok(None);
+    }
+    let imports = ledger.imports().iter().filter(|import| import.kind == ImportKind::StartingModel);
+    let start: Vec<PrivacyEvent> = imports.map(|import| import.event.clone()).collect();
+    points(plan.rounds, count).map(|round| point(plan, &start, round)).collect::<Result<_, _>>().map(Some)
 }
 
 /// Rounds at about so many even steps, the last among them.
@@ -246,22 +269,20 @@ fn points(rounds: u64, count: u64) -> impl Iterator<Item = u64> {
     (1..=count).map(move |i| (rounds * i).div_ceil(count))
 }
 
-/// What the releases before a round amount to, the model that the run starts from included.
-fn event(plan: &Plan, opened: &Opened, rounds: u64) -> Result<PrivacyEvent, ForecastError> {
-    let start = opened.import().map(|import| import.event.clone());
-    let own = plan.event(rounds)?;
-    Ok(PrivacyEvent::Compose { events: start.into_iter().chain([own]).collect() })
+/// What the releases before a round amount to, with what the run starts from.
+fn event(plan: &Plan, start: &[PrivacyEvent], rounds: u64) -> Result<PrivacyEvent, ForecastError> {
+    Ok(PrivacyEvent::Compose { events: start.iter().cloned().chain([plan.event(rounds)?]).collect() })
 }
 
-fn epsilon(plan: &Plan, opened: &Opened, rounds: u64) -> Result<Epsilon, ForecastError> {
+fn epsilon(plan: &Plan, start: &[PrivacyEvent], rounds: u64) -> Result<Epsilon, ForecastError> {
     let ledger = &plan.ledger;
-    Ok(ledger.accountant.judge_group(&event(plan, opened, rounds)?, ledger.delta, ledger.group)?.epsilon)
+    Ok(ledger.accountant.judge_group(&event(plan, start, rounds)?, ledger.delta, ledger.group)?.epsilon)
 }
 
-fn point(plan: &Plan, opened: &Opened, round: u64) -> Result<Point, ForecastError> {
+fn point(plan: &Plan, start: &[PrivacyEvent], round: u64) -> Result<Point, ForecastError> {
     Ok(Point {
         round,
-        epsilon: epsilon(plan, opened, round)?,
+        epsilon: epsilon(plan, start, round)?,
         projected_epsilon: plan.projected_epsilon(round)?,
         participations: plan.planned_participations(round),
     })
@@ -270,10 +291,12 @@ fn point(plan: &Plan, opened: &Opened, round: u64) -> Result<Point, ForecastErro
 /// How many rounds the budget pays for (rule P14).
 fn budget(plan: &Plan, opened: &Opened) -> Result<Option<BudgetEnd>, ForecastError> {
     let Some(budget) = plan.ledger.budget else { return Ok(None) };
+    let start = opened.import().map(|import| import.event.clone());
+    let start = start.as_slice();
     let fits = |rounds: u64| match budget {
-        Budget::Fixed { max_epsilon } => Ok(epsilon(plan, opened, rounds)? <= max_epsilon),
+        Budget::Fixed { max_epsilon } => Ok(epsilon(plan, start, rounds)? <= max_epsilon),
         Budget::ZcdpFilter { max_rho, .. } => {
-            let judged = AccountantKind::Zcdp.judge(&event(plan, opened, rounds)?, plan.ledger.delta)?;
+            let judged = AccountantKind::Zcdp.judge(&event(plan, start, rounds)?, plan.ledger.delta)?;
             Ok::<bool, ForecastError>(judged.rho.is_some_and(|rho| rho <= max_rho))
         }
     };

@@ -82,7 +82,7 @@ mod tests {
     fn p17_a_note_is_about_one_ledger_and_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let ledger = folder.path().join("ledger.jsonl");
-        let head = |length, text: &[u8]| Head { length, hash: Digest::of("x", text) };
+        let head = |length, text: &[u8]| Head { length, hash: Digest::of_released(text) };
         let (have, other) = (head(5, b"a"), head(5, b"b"));
         assert_eq!(Lost::beside(&ledger, &have).unwrap(), None);
         let lost = Lost { have, acknowledged: Some(head(7, b"c")), why: "the disk".into() };

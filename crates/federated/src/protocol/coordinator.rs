@@ -8,11 +8,12 @@
 //! to come back ([`Pace`]). An attempt that is open ([`Desk`]) takes devices from there.
 
 mod arriving;
+mod lingering;
 mod lobby;
 mod part;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     net::IpAddr,
     sync::Arc,
 };
@@ -25,16 +26,20 @@ use ledger::FailureReason;
 use privacy::stages::Encoded;
 use thiserror::Error;
 
-use self::part::{PartStands, standing_of};
+use self::{
+    lingering::Lingering,
+    part::{PartStands, standing_of},
+};
 use super::{
     admission::{Admission, EnrolmentLimits, Enrolments, PlaceKey, hour_of},
-    desk::{Aggregation, Closed, Desk, DeskError, Fates, Opening, Place, Progress},
+    desk::{Aggregation, Closed, Desk, DeskError, Opening, Place, Progress},
     left_out::{LeaveOut, left_out},
     limits::ParticipationLimits,
     order::Order,
     over_selection::OverSelection,
     pace::Pace,
     secure::Hears,
+    seen::Seen,
     store::{AttemptAt, EnrolledInHour, OpenAttempt, Standing, Store, StoreError, Write},
 };
 
@@ -184,26 +189,6 @@ impl Running {
     fn is_open(&self) -> bool {
         self.desk.as_ref().is_some_and(|desk| !desk.is_over())
     }
-
-    /// Counts the devices of attempts that are over, once the fate of all is known: a device that has not come until then has dropped out.
-    fn count_lingering(&mut self, now: u64) {
-        let over = &mut self.over;
-        self.lingering.retain(|Lingering { fates, until }| {
-            let is_known = fates.open.is_empty() || now > *until;
-            if is_known {
-                over.saw(fates.reported, fates.dropped + fates.open.len() as u64);
-            }
-            !is_known
-        });
-    }
-}
-
-/// Devices that were asked together in an attempt that is over.
-#[derive(Debug)]
-struct Lingering {
-    fates: Fates,
-    /// Who has not come until then, in milliseconds, has dropped out.
-    until: u64,
 }
 
 /// A device that could take part, and waits.
@@ -239,6 +224,8 @@ pub struct Coordinator {
     closing: bool,
     batch: Vec<Write>,
     answers: Vec<(RequestId, Answer)>,
+    /// What those who watch have not been told yet.
+    seen: VecDeque<Seen>,
     /// From which the spread of check-ins is drawn; nothing secret hangs on it.
     draw: u64,
 }
@@ -269,6 +256,7 @@ impl Coordinator {
             closing: false,
             batch: Vec::new(),
             answers: Vec::new(),
+            seen: VecDeque::new(),
             draw: seed,
         })
     }
@@ -547,7 +535,7 @@ impl Coordinator {
     /// When an attempt cannot continue.
     pub fn tick(&mut self, now: u64) -> Result<(), CoordinatorError> {
         // Not with every report: there may be thousands of them.
-        self.tasks.values_mut().for_each(|running| running.count_lingering(now));
+        self.count_all_lingering(now);
         self.advance(now)?;
         self.select(now)?;
         let impatient: Vec<RequestId> =
@@ -630,8 +618,11 @@ impl Coordinator {
         if at.round > 0 || desk.assigned().next().is_some() {
             running.round = Some(at.round);
         }
+        let (goal, secure) = (desk.opening.goal, matches!(desk.opening.aggregation, Aggregation::Secure(_)));
         running.desk = Some(desk);
         running.returning.clear();
+        self.saw(Seen::Opened { at, goal, secure });
+        let running = self.tasks.get_mut(&at.task).ok_or(CoordinatorError::NoTask)?;
         if running.only_while_open {
             self.invite(&at.task)?;
         }
@@ -726,15 +717,14 @@ impl Coordinator {
         };
         self.batch.push(Write::Settle { at: *at, absent: desk.absent() });
         running.over.fade(desk.places());
-        let until = desk.fates_known_at(now);
-        running.lingering.extend(desk.fates().map(|fates| Lingering { fates, until }));
-        running.count_lingering(now);
+        let settled = running.linger(&desk, !took_part.is_empty(), now);
         let took_s = desk.took(now) as f64 / 1000.0;
         running.round_s = Some(running.round_s.map_or(took_s, |before| 0.5 * before + 0.5 * took_s));
         running.round = Some(if took_part.is_empty() { at.round } else { at.round + 1 });
         let from = running.asking.limits.after(at.round);
         let ended = |(device, ticket): (&DeviceKey, Ticket)| (ticket, took_part.contains(device).then_some(from));
         running.settled = desk.tickets().map(ended).collect();
+        settled.into_iter().for_each(|seen| self.saw(seen));
         for (device, ticket) in desk.tickets() {
             let Some((request, _)) = self.waiters.remove(&(*device, ticket)) else { continue };
             let stands = if took_part.contains(device) { PartStands::Thanks(from) } else { PartStands::Late };

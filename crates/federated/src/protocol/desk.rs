@@ -31,6 +31,7 @@ use super::{
     limits::ParticipationLimits,
     over_selection::OverSelection,
     secure::SecureDesk,
+    seen::{Progress as Far, Shapes, Signs},
     store::{AttemptAt, OpenAttempt, Write},
     ticket::RoundKey,
     windows::Windows,
@@ -124,6 +125,8 @@ pub struct Place {
     pub touched: bool,
     /// Whether it was given the task before a restart, and nothing is known of it since: it may not have heard of that.
     pub restored: bool,
+    /// What it has said, for those who watch.
+    pub(super) signs: Signs,
 }
 
 impl Place {
@@ -169,6 +172,8 @@ pub struct Desk {
     /// When devices were given the task, first and last.
     assigned_at: Option<(u64, u64)>,
     dropped: u64,
+    /// Masked inputs that were taken.
+    inputs: u64,
     closed: Option<Closed>,
     over: bool,
 }
@@ -222,6 +227,7 @@ impl Desk {
             merged_at: now,
             opened_at: now,
             dropped: 0,
+            inputs: 0,
             closed: None,
             over: false,
             opening,
@@ -244,7 +250,8 @@ impl Desk {
             self.at_work.begins(device, until);
         }
         let progress = if is_merged { Progress::Merged } else { Progress::Working { until } };
-        self.places.insert(device, Place { ticket, progress, until, touched, restored: false });
+        let signs = Signs { completed: is_merged, ..Signs::default() };
+        self.places.insert(device, Place { ticket, progress, until, touched, restored: false, signs });
     }
 
     /// The digest of the model.
@@ -379,10 +386,15 @@ impl Desk {
         let Some(place) = self.places.get_mut(device) else { return false };
         // It has left its device, whether or not it is taken here.
         place.touch();
+        place.signs.began = true;
         if over {
             self.comes_late(device, now);
         }
-        self.wants(device, now)
+        let wants = self.wants(device, now);
+        if !wants {
+            self.refused(device);
+        }
+        wants
     }
 
     /// Whether a report of a device would be taken.
@@ -403,8 +415,23 @@ impl Desk {
         }
     }
 
-    /// A device sent a malformed report, or one that breaks its bounds: nothing more is accepted from it, and it counts as timed out.
-    pub fn drop_out(&mut self, device: &DeviceKey) {
+    /// Its report is not taken any more.
+    pub(super) fn refused(&mut self, device: &DeviceKey) {
+        if let Some(place) = self.places.get_mut(device) {
+            place.signs.rejected = true;
+        }
+    }
+
+    /// A device sent a malformed report, or one that breaks its bounds.
+    pub fn broke_bounds(&mut self, device: &DeviceKey) {
+        if let Some(place) = self.places.get_mut(device) {
+            place.signs.wrong = true;
+        }
+        self.drop_out(device);
+    }
+
+    /// Nothing more is accepted from a device, and it counts as timed out.
+    fn drop_out(&mut self, device: &DeviceKey) {
         if let Some(place) = self.places.get_mut(device)
             && let Progress::Working { until } = place.progress
         {
@@ -426,6 +453,7 @@ impl Desk {
             Progress::Arrived | Progress::Merged => return Ok(Taken::Known),
             Progress::Working { until } if !over && now <= until => until,
             Progress::Working { .. } | Progress::Late | Progress::Expired => {
+                place.signs.rejected = true;
                 if over {
                     self.comes_late(device, now);
                 }
@@ -434,7 +462,7 @@ impl Desk {
         };
         let Some(sum) = &mut self.sum else { return Ok(Taken::Late) };
         sum.add(report)?;
-        place.progress = Progress::Arrived;
+        (place.progress, place.signs.completed) = (Progress::Arrived, true);
         self.at_work.reports(*device, until, now);
         self.reports += 1;
         self.fresh.push(*device);
@@ -522,12 +550,18 @@ impl Desk {
             return None;
         }
         // From here on it can be an input, and then its device took part.
-        if secure.asks_for_inputs()
-            && let Some(place) = self.places.get_mut(device)
-        {
+        let (asks, awaits) = (secure.asks_for_inputs(), secure.awaits_inputs());
+        let Some(place) = self.places.get_mut(device) else { return Some(secure.receive(device, message)) };
+        if asks {
             place.touch();
         }
-        Some(secure.receive(device, message))
+        let taken = secure.receive(device, message);
+        if taken.is_ok() {
+            self.inputs += u64::from(awaits && !place.signs.completed);
+            place.signs.spoke = true;
+            place.signs.completed |= awaits;
+        }
+        Some(taken)
     }
 
     /// The write that stores the sum now, with the devices whose reports are new in it.
@@ -579,6 +613,29 @@ impl Desk {
             }
         }
         fates
+    }
+
+    /// How far it is, for those who watch.
+    #[must_use]
+    pub fn far(&self) -> Far {
+        let (reported, dropped) = match &self.opening.aggregation {
+            Aggregation::Plain(_) => (self.reports, self.dropped),
+            Aggregation::Secure(secure) => (self.inputs, secure.seen().1),
+        };
+        Far { asked: self.places(), reported, dropped, since_ms: self.assigned_at.map(|(first, _)| first) }
+    }
+
+    /// How the parts of its devices went, but for these, and what these have said so far.
+    pub(super) fn shapes(&self, but: &BTreeSet<Ticket>) -> (Shapes, BTreeMap<Ticket, Signs>) {
+        let (mut shapes, mut signs) = (Shapes::default(), BTreeMap::new());
+        for place in self.places.values() {
+            if but.contains(&place.ticket) {
+                signs.insert(place.ticket, place.signs);
+            } else {
+                shapes.count(place.signs.shape());
+            }
+        }
+        (shapes, signs)
     }
 
     /// Until when devices that are still at work may report, before they count as dropped out.

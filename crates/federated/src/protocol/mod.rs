@@ -15,6 +15,7 @@
 //! | [`pace`]          | when devices are to come back                                      |
 //! | [`admission`]     | who may enrol, and how many in an hour                             |
 //! | [`order`]         | whether a task runs, rests or ends                                 |
+//! | [`seen`]          | what operators may see of it: counts and times                      |
 //! | [`ticket`]        | what binds messages to an attempt, and seals its sum               |
 //! | [`store`]         | what must survive a crash: the contract, and one in memory          |
 
@@ -27,6 +28,7 @@ pub mod order;
 pub mod over_selection;
 pub mod pace;
 pub mod secure;
+pub mod seen;
 pub mod store;
 pub mod ticket;
 pub mod windows;

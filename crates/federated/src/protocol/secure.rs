@@ -180,6 +180,12 @@ impl SecureDesk {
         !matches!(self.phase, Phase::Before | Phase::Keys(_) | Phase::Shares(_))
     }
 
+    /// Whether inputs are what comes next.
+    #[must_use]
+    pub(super) const fn awaits_inputs(&self) -> bool {
+        matches!(self.phase, Phase::Masked(_))
+    }
+
     /// What devices are offered, once it has begun.
     #[must_use]
     pub fn offer(&self) -> Option<&Offer> {

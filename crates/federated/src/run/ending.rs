@@ -2,7 +2,7 @@
 
 use device::learner::Part;
 use ledger::{
-    Ledger, LedgerError, LedgerStore,
+    Ended, Ledger, LedgerError, LedgerStore,
     statement::{Statement, rounded_up},
 };
 use lm::folder::{Folder, Guarantee, Learned, LearnedConfig, LearnedPart, Weights};
@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::{
     Opened, Over, Run, RunError, is_undecided,
     kept::alone,
+    known_heads, ledger_time,
     stated::{price, protects},
     told::{Told, notes},
 };
@@ -174,6 +175,33 @@ impl<H: Home + Records> Run<'_, H> {
             audit: None,
         })
     }
+}
+
+/// Ends a run whose data, settings or checkpoints cannot be had any more: what its noise was drawn from is destroyed, its
+/// ledger closed and its statement written. There is no model.
+///
+/// # Errors
+/// When the ledger cannot be opened, or something cannot be destroyed or kept.
+pub fn end_without_model(home: &(impl Home + Records)) -> Result<Statement, RunError> {
+    // Before anything is mended: what shows that entries are missing must not be cleared away.
+    let heads = known_heads(home)?;
+    let secrets = home.secrets();
+    let (mut ledger, _) = secrets.open_ledger(home.open_store()?, &heads)?;
+    if is_undecided(home)? {
+        return Err(RunError::Undecided { run: home.name() });
+    }
+    if !ledger.is_closed() {
+        let because = secrets.closing_begun()?.unwrap_or(Ended::ByHand);
+        let time = ledger_time(ledger.plan().randomness);
+        match ledger.record_interrupted(time) {
+            // Which one it was cannot be known any more, and the run ends all the same.
+            Err(LedgerError::AttemptDamaged { .. }) => {}
+            other => _ = other?,
+        }
+        secrets.close_ledger(&mut ledger, because, time)?;
+    }
+    home.remove_paper(Paper::PartOfASweep)?;
+    write_statement(home, &ledger)
 }
 
 /// What the card of a model says that its ledger guarantees.

@@ -109,6 +109,12 @@ impl Kept {
         })
     }
 
+    /// What it was to release, from its settings: enough for noise and accounting, and not for training. None where they do not tell.
+    #[must_use]
+    pub fn plan(&self, home: &dyn Home) -> Option<Plan> {
+        plan(home, &self.config, &self.statement, &self.metrics)
+    }
+
     /// Whether its noise can be repeated, so that nothing is guaranteed.
     #[must_use]
     pub fn is_simulation(&self) -> bool {
@@ -146,6 +152,11 @@ impl Kept {
 
 /// How much noise a run puts on its model, from what it left; none where that cannot be told.
 fn burden(home: &dyn Home, config: &Config, statement: &Statement, metrics: &[Metrics]) -> Option<Burden> {
+    Burden::of(&plan(home, config, statement, metrics)?)
+}
+
+/// What a run was to release, from what it left: enough for noise and accounting, and not for training. None where that cannot be told.
+fn plan(home: &dyn Home, config: &Config, statement: &Statement, metrics: &[Metrics]) -> Option<Plan> {
     let part = Part { name: "all".into(), rows: 1, columns: checkpoint::parameters(home)? };
     let setting = Setting {
         parameters: Layout::new(vec![part]),
@@ -159,7 +170,7 @@ fn burden(home: &dyn Home, config: &Config, statement: &Statement, metrics: &[Me
     };
     // What devices rehearse changes no noise, and its text may not be here.
     let config = Config { finetune: None, ..config.clone() };
-    Burden::of(&Plan::new(config, &setting).ok()?)
+    Plan::new(config, &setting).ok()
 }
 
 /// What canaries show, where that was written down.

@@ -54,7 +54,7 @@ use self::{
 };
 pub use self::{
     driven::{After, Course, Driven, Observer, Way},
-    ending::Ending,
+    ending::{Ending, end_without_model},
     error::RunError,
     kept::Kept,
     opened::Opened,
@@ -83,7 +83,7 @@ use crate::{
         evaluation::{Due, FailedEvaluation},
     },
 };
-use ledger::{Attempt, Ended, Head, Import, Ledger, LedgerError, LedgerStore, Publication, statement::Statement};
+use ledger::{Attempt, Ended, Head, Import, Ledger, LedgerError, LedgerStore, Publication};
 use lm::metrics::{Counts, Targets};
 use privacy::{
     PrivacyEvent,
@@ -188,33 +188,6 @@ pub fn belongs_to_a_sweep(home: &(impl Home + Records)) -> Result<(), RunError> 
     }
     let words = "This run belongs to a sweep. Its ledger is closed, and its cost known, once the sweep has finished: run the same\nkeyhush sweep command again.\n";
     Ok(home.write_paper(Paper::PartOfASweep, words)?)
-}
-
-/// Ends a run whose data, settings or checkpoints cannot be had any more: what its noise was drawn from is destroyed, its
-/// ledger closed and its statement written. There is no model.
-///
-/// # Errors
-/// When the ledger cannot be opened, or something cannot be destroyed or kept.
-pub fn end_without_model(home: &(impl Home + Records)) -> Result<Statement, RunError> {
-    // Before anything is mended: what shows that entries are missing must not be cleared away.
-    let heads = known_heads(home)?;
-    let secrets = home.secrets();
-    let (mut ledger, _) = secrets.open_ledger(home.open_store()?, &heads)?;
-    if is_undecided(home)? {
-        return Err(RunError::Undecided { run: home.name() });
-    }
-    if !ledger.is_closed() {
-        let because = secrets.closing_begun()?.unwrap_or(Ended::ByHand);
-        let time = ledger_time(ledger.plan().randomness);
-        match ledger.record_interrupted(time) {
-            // Which one it was cannot be known any more, and the run ends all the same.
-            Err(LedgerError::AttemptDamaged { .. }) => {}
-            other => _ = other?,
-        }
-        secrets.close_ledger(&mut ledger, because, time)?;
-    }
-    home.remove_paper(Paper::PartOfASweep)?;
-    ending::write_statement(home, &ledger)
 }
 
 /// Reads the settings of a run that is there.

@@ -31,7 +31,7 @@ pub struct Salvaged {
     pub statement: Statement,
     /// How many rounds are behind its model; none where no model could be had.
     pub model_after: Option<u64>,
-    /// What could not be had, and why.
+    /// What is missing, and the reason.
     pub warnings: Vec<String>,
 }
 

@@ -10,6 +10,7 @@
 //! | `bodies`    | bodies of a bounded length, rate and memory, never inflated                                       |
 //! | `chunk`     | chunks of reports as they come, which nobody keeps                                               |
 //! | `flow`      | a body that comes fast enough, or is cut                                                          |
+//! | `refusals`  | ids of requests that were refused, and who is told of them                                        |
 //! | `reading`   | bodies for routes beside the protocol's, under the same limits                                    |
 //!
 //! Nothing that a client sends is logged, and no answer repeats any of it.
@@ -20,6 +21,7 @@ mod bodies;
 mod chunk;
 mod flow;
 mod reading;
+mod refusals;
 pub mod routes;
 pub mod service;
 pub mod tls;
@@ -32,6 +34,8 @@ use thiserror::Error;
 pub use chunk::{Chunk, Piece};
 pub use listen::{Limits, ListenError, Network, Origin, Origins, Proxies, Served, Server, Transport};
 pub use reading::{Reading, Unread};
+pub(crate) use refusals::told;
+pub use refusals::{REQUEST_ID, Refused, Tells, request_id};
 pub use routes::app;
 pub use service::{Packed, Service};
 pub use tls::{Identity, fingerprint, prepare_next, self_signed, switch_to_next};

@@ -8,9 +8,12 @@ use std::{
 
 use axum::{
     Router,
-    body::Body,
+    body::{Body, HttpBody},
     extract::{Path, Request, State, rejection::PathRejection},
-    http::{HeaderValue, Method, StatusCode, Uri, header::CONTENT_TYPE},
+    http::{
+        HeaderValue, Method, StatusCode, Uri,
+        header::{CACHE_CONTROL, CONTENT_TYPE},
+    },
     response::Response,
     routing::{MethodRouter, get, post, put},
 };
@@ -41,6 +44,7 @@ pub fn app<S: Service>(service: Arc<S>, limits: Limits) -> Router {
     let bodies = Bodies::new(limits, MOST_BYTES);
     Router::new()
         .route("/healthz", only(get(healthy::<S>), "GET, HEAD"))
+        .route("/readyz", only(get(ready::<S>), "GET, HEAD"))
         .route("/v1/hello", only(get(hello::<S>), "GET, HEAD"))
         .route("/v1/say", only(post(say::<S>), "POST"))
         .route("/v1/blob/{digest}", only(get(blob::<S>), "GET, HEAD"))
@@ -62,11 +66,23 @@ fn only<S: Service>(methods: MethodRouter<Arc<Routes<S>>>, allow: &'static str) 
 
 async fn healthy<S: Service>(State(routes): Shared<S>) -> Response {
     let is_well = routes.service.is_well();
-    let mut response = Response::new(Body::from(if is_well { "ok\n" } else { "down\n" }));
+    told(is_well, if is_well { "ok\n".to_owned() } else { "down\n".to_owned() })
+}
+
+async fn ready<S: Service>(State(routes): Shared<S>) -> Response {
+    let why_not = routes.service.not_ready().await;
+    let lines: String = why_not.iter().map(|why| format!("{why}\n")).collect();
+    told(why_not.is_empty(), if why_not.is_empty() { "ready\n".to_owned() } else { lines })
+}
+
+/// What a supervisor is told.
+fn told(is_well: bool, words: String) -> Response {
+    let mut response = Response::new(Body::from(words));
     if !is_well {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     }
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
@@ -121,7 +137,13 @@ async fn blob<S: Service>(
         return routes.refuse(Refusal::BadDigest);
     };
     match timeout(routes.limits.answer, routes.service.blob(digest)).await {
-        Ok(Some(blob)) => blobs::response(&blob, request.method(), request.headers(), routes.service.hello().time_s),
+        Ok(Some(blob)) => {
+            let time_s = routes.service.hello().time_s;
+            let response = blobs::response(&blob, request.method(), request.headers(), time_s);
+            let bytes = response.body().size_hint().exact().filter(|_| request.method() != Method::HEAD);
+            routes.service.sends(bytes.unwrap_or_default());
+            response
+        }
         Ok(None) => routes.refuse(Refusal::NoSuchBlob),
         Err(_) => routes.refuse(Refusal::Overdue),
     }

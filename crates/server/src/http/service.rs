@@ -23,11 +23,19 @@ pub trait Service: Send + Sync + 'static {
         true
     }
 
+    /// Why it cannot take devices now; nothing where it can. In plain words, for a supervisor: nothing is in them that everybody may not know.
+    fn not_ready(&self) -> impl Future<Output = Vec<String>> + Send {
+        std::future::ready(if self.is_well() { Vec::new() } else { vec!["server: down".to_owned()] })
+    }
+
     /// A signed request, as bytes, and from which address it came (an IPv6 /64 is one); the answer may take as long as the device's patience.
     fn say(&self, bytes: Bytes, from: Option<IpAddr>) -> impl Future<Output = Answer> + Send;
 
     /// The blob with this SHA-256, packed.
     fn blob(&self, digest: [u8; 32]) -> impl Future<Output = Option<Packed>> + Send;
+
+    /// So many bytes of a blob are sent.
+    fn sends(&self, _blob_bytes: u64) {}
 
     /// A chunk of a report, as it comes. Where it breaks off, the routes say so, and not this.
     fn chunk(&self, ticket: Ticket, offset: u64, chunk: &mut Chunk) -> impl Future<Output = Answer> + Send;

@@ -67,7 +67,7 @@ fn with_room_for_one(goal: u64) -> (Hub, [Ticket; 2], Vec<u8>) {
     }
     coordinator.tick(now_ms()).unwrap();
     assert_eq!(coordinator.flush().unwrap().len(), 2, "both are given it");
-    let (hub, _thread) = Hub::start(coordinator, store, 1).unwrap();
+    let (hub, _thread) = Hub::start(coordinator, store, 1, Arc::default()).unwrap();
     (hub, tickets, vec![0; encoding().packing().bytes()])
 }
 

@@ -67,7 +67,10 @@ impl Witness {
     }
 
     /// The count in the file; 0 where there is none yet.
-    fn check(&self, count: u64) -> Result<u64, DatabaseError> {
+    ///
+    /// # Errors
+    /// When it says that the database was set back or is another, or is gone.
+    pub(super) fn check(&self, count: u64) -> Result<u64, DatabaseError> {
         let place = || self.path.clone();
         match self.shown()? {
             // The first may be in the database, and the program ended before the file was there.

@@ -5,6 +5,7 @@
 //! | `server_state` | all of it together, with the folder of secrets ([`crate::state::State`])               |
 //! | `database`    | the file: one server writes it, anybody of its owner's reads it; what a failed write means |
 //! | `schema`      | its tables, and the version that they have                                              |
+//! | `examination` | looks at all of it for `keyhush doctor`, and changes nothing                            |
 //! | `coordinator` | what the coordinator of devices must not forget ([`federated::protocol::store::Store`])   |
 //! | `copy`        | copies of it, and how old one is by what stands beside the secrets                       |
 //! | `places`      | what hides the addresses from which devices enrol                                       |
@@ -21,6 +22,7 @@ mod coordinator;
 mod copy;
 mod database;
 mod error;
+mod examination;
 mod places;
 mod schema;
 mod server_state;
@@ -34,6 +36,7 @@ pub use self::{
     copy::{Compared, ComparedTask, compare},
     database::Database,
     error::DatabaseError,
+    examination::{Examined, ExaminedError, TaskExamined, examine},
     places::place_key,
     server_state::{SqliteState, check_folders, resolved},
     task_home::TaskHome,

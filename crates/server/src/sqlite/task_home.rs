@@ -88,6 +88,19 @@ impl TaskHome {
         Ok(Self { database, run, vault: Arc::new(ClosedVault), witness: None, name: name.to_owned() })
     }
 
+    /// The same, where what stands beside the secrets is looked at too: the head of its ledger that was acknowledged last.
+    ///
+    /// # Errors
+    /// When there is no such task.
+    pub(super) fn read_with_witness(
+        database: Arc<Database>,
+        name: &str,
+        secrets: &Path,
+    ) -> Result<Self, DatabaseError> {
+        let witness = Some(secrets.join(name).join(HEAD));
+        Ok(Self { witness, ..Self::read(database, name)? })
+    }
+
     /// The names of all tasks, in order.
     ///
     /// # Errors

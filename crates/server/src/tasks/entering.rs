@@ -23,7 +23,10 @@ use super::{
     Happened, MODELS, Ready, ServeError, Serving, Written,
     created::{self, Created},
 };
-use crate::state::{State, TaskState, is_task_name};
+use crate::{
+    observed::Observed,
+    state::{State, TaskState, is_task_name},
+};
 
 /// What holds for every task of a server.
 pub(super) struct Rules {
@@ -285,10 +288,12 @@ impl<S: State> Serving<'_, S> {
         }
         let task = one(self.created.read(name)?, self.rules, self.state)?;
         let entering = Entering::of(&task, self.store, self.orders.of(name))?;
+        entering.iter().for_each(|e| e.seen_by(self.hub.observed(), name));
         let enter =
             move |coordinator: &mut Coordinator, now| entering.iter().try_for_each(|e| e.enter(coordinator, now));
         use federated::fleet::network::Driver;
         self.hub.driver().with(enter).map_err(federated::round::RoundError::from).map_err(RunError::from)?;
+        task.tasks().for_each(|(network, _)| self.observed.serves(name, network.digest, network.evaluation));
         (self.happens)(&Happened::Created { task: name });
         Ok(Some(task))
     }
@@ -317,6 +322,11 @@ impl Entering {
             all.push(Self { network: network.clone(), stands, order, leave_out });
         }
         Ok(all)
+    }
+
+    /// Operators see how its rounds go, under the name of the task.
+    pub(super) fn seen_by(&self, observed: &Observed, name: &str) {
+        observed.serves(name, self.network.digest, self.network.evaluation);
     }
 
     pub(super) fn enter(&self, coordinator: &mut Coordinator, now: u64) -> Result<(), CoordinatorError> {

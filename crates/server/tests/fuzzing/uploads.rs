@@ -189,7 +189,7 @@ pub(super) fn upload(bytes: &[u8]) -> bool {
     let answers = coordinator.flush().unwrap();
     let [(1, Answer { says: Some(Says::Assignment(assignment)) })] = &answers[..] else { panic!("{answers:?}") };
     let ticket = Ticket(assignment.ticket.clone().try_into().unwrap());
-    let (hub, thread) = Hub::start(coordinator, store, 1 << 22).unwrap();
+    let (hub, thread) = Hub::start(coordinator, store, 1 << 22, Arc::default()).unwrap();
     let (mut front, mut account) = (Front(bytes), Account::default());
     for _ in 0..MOST_CHUNKS {
         let Some(piece) = Piece::read(&mut front, account.arrived.len(), &honest) else { break };

@@ -68,7 +68,7 @@ impl Serving {
         let admission = Box::new(ByToken::new(TOKEN.to_vec()));
         let mut coordinator = Coordinator::new(store.clone(), admission, pace, 1).unwrap();
         coordinator.add_task(TASK, Asking { limits: limits(), goal: 2, begin_with: 0, population: 100 }, None).unwrap();
-        let (hub, thread) = Hub::start(coordinator, store, room).unwrap();
+        let (hub, thread) = Hub::start(coordinator, store, room, Arc::default()).unwrap();
         hub.driver().with(|coordinator, now| coordinator.open(opening(), now)).unwrap();
         let running = Running::of(hub.clone(), Transport::PlainOnLoopback, Limits::default()).await;
         Self { hub, running, thread }

@@ -1,7 +1,7 @@
 //! A server for tests: on loopback, for anybody, with everything in one folder.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use federated::{
     engine::Means,
@@ -11,7 +11,7 @@ use federated::{
     },
 };
 use keyhush_server::{
-    http::{Limits, Origins, Proxies, Transport},
+    http::{Limits, Origins, Proxies, Tells, Transport},
     sqlite::SqliteState,
     tasks::Settings,
 };
@@ -41,6 +41,8 @@ pub(crate) fn settings(folder: &Path) -> Settings {
         proxies: Proxies::default(),
         origins: Origins::default(),
         pace: Pace { least_s: 0.0, ..Pace::default() },
+        tells: Tells::default(),
+        observed: Arc::default(),
         routes: axum::Router::new(),
         ends_with_tasks: true,
         officers: Vec::new(),

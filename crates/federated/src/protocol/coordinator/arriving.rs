@@ -58,7 +58,7 @@ impl Coordinator {
         if let Some((device, running)) = self.by_ticket(&ticket.0)
             && let Some(desk) = running.desk.as_mut()
         {
-            desk.drop_out(&device);
+            desk.broke_bounds(&device);
         }
     }
 
@@ -90,10 +90,13 @@ impl Coordinator {
             Report::Masked(bytes) => match desk.secure_message(&device, bytes) {
                 Some(Ok(())) => None,
                 Some(Err(why)) => {
-                    desk.drop_out(&device);
+                    desk.broke_bounds(&device);
                     Some((Reason::Unexpected, why.to_string()))
                 }
-                None => Some((Reason::Late, "the attempt is over".to_owned())),
+                None => {
+                    desk.refused(&device);
+                    Some((Reason::Late, "the attempt is over".to_owned()))
+                }
             },
         };
         match refused {
@@ -101,16 +104,6 @@ impl Coordinator {
             None => self.answer(request, Says::Received(Received { offset: report.bytes() })),
         }
         self.advance(now)
-    }
-
-    /// Whether it is of a device that was still at work when its attempt was over: it has not dropped out.
-    fn came_after_all(&mut self, ticket: &Ticket) -> bool {
-        let lingering = self.tasks.values_mut().flat_map(|running| &mut running.lingering);
-        let came = lingering.map(|lingering| &mut lingering.fates).find(|fates| fates.open.contains(ticket));
-        let Some(fates) = came else { return false };
-        fates.open.remove(ticket);
-        fates.reported += 1;
-        true
     }
 }
 
@@ -137,6 +130,7 @@ mod tests {
         limits::ParticipationLimits,
         over_selection::OverSelection,
         pace::Pace,
+        seen::{Progress, Seen, Shape, Shapes},
         store::{AttemptAt, MemoryStore, Store, Write},
         ticket::RoundKey,
         windows::Windows,
@@ -342,6 +336,72 @@ mod tests {
         tickets[..2].iter().for_each(|ticket| _ = reports(&mut coordinator, ticket, 1));
         coordinator.settle(&AT, &BTreeSet::new(), 3).unwrap();
         assert_eq!(measured_at(&mut coordinator, 5_000), saw(2, 1));
+    }
+
+    /// How the parts of an attempt went, as those who watch hear it: the counts of shapes, attempt and devices that were waited for together.
+    fn how_parts_went(coordinator: &mut Coordinator) -> Vec<(&'static str, u64)> {
+        let mut all = Shapes::default();
+        for seen in coordinator.take_seen() {
+            match seen {
+                Seen::Settled { shapes, at, .. } | Seen::Ended { shapes, at } => {
+                    assert_eq!(at, AT);
+                    all += shapes;
+                }
+                Seen::Opened { .. } => {}
+            }
+        }
+        Shape::ALL.into_iter().map(|shape| (shape.signs(), all.of(shape))).filter(|(_, count)| *count > 0).collect()
+    }
+
+    #[test]
+    fn p26_operators_see_how_parts_went_and_every_device_once() {
+        let done = |coordinator: &mut Coordinator| coordinator.settle(&AT, &BTreeSet::from(DEVICES), 3).unwrap();
+        // One breaks its bounds, two are in the sum.
+        let (mut coordinator, tickets) = given_to_three();
+        assert!(coordinator.begins(&tickets[0], 1).is_ok());
+        coordinator.broke_bounds(&tickets[0]);
+        assert!(tickets[1..].iter().all(|ticket| reports(&mut coordinator, ticket, 2).is_none()));
+        done(&mut coordinator);
+        let seen: Vec<Seen> = coordinator.take_seen().into();
+        let [
+            Seen::Opened { at: AT, goal: 2, secure: false },
+            Seen::Settled { at: AT, released: true, progress, shapes },
+        ] = seen[..]
+        else {
+            panic!("{seen:?}")
+        };
+        assert_eq!(progress, Progress { asked: 3, reported: 2, dropped: 1, since_ms: Some(0) });
+        assert_eq!([Shape::Completed, Shape::Wrong].map(|shape| shapes.of(shape)), [2, 1]);
+        // Two are in the sum, and what becomes of the third is known later.
+        type Does = fn(&mut Coordinator, &Ticket);
+        let comes: Does = |coordinator, ticket| _ = begins(coordinator, ticket, 4);
+        for (does, before, then) in [(comes, false, "-v[]+#"), (|_, _| {}, true, "-v[]+!"), (|_, _| {}, false, "-!")] {
+            let (mut coordinator, tickets) = given_to_three();
+            if before {
+                assert!(coordinator.begins(&tickets[2], 1).is_ok());
+            }
+            tickets[..2].iter().for_each(|ticket| _ = reports(&mut coordinator, ticket, 1));
+            done(&mut coordinator);
+            assert_eq!(how_parts_went(&mut coordinator), [("-v[]+^", 2)], "{then}: it may still come");
+            does(&mut coordinator, &tickets[2]);
+            coordinator.tick(5_000).unwrap();
+            assert_eq!(how_parts_went(&mut coordinator), [(then, 1)]);
+            coordinator.tick(50_000).unwrap();
+            assert_eq!(how_parts_went(&mut coordinator), [], "{then}: nobody is counted twice");
+        }
+        // One that comes after its time was refused, and has not vanished.
+        let (mut coordinator, tickets) = given_to_three();
+        coordinator.tick(1_001).unwrap();
+        assert_eq!(begins(&mut coordinator, &tickets[0], 1_002), Some(Reason::Late.into()));
+        coordinator.settle(&AT, &BTreeSet::new(), 1_003).unwrap();
+        assert_eq!(how_parts_went(&mut coordinator), [("-v[]+#", 1), ("-!", 2)]);
+    }
+
+    #[test]
+    fn what_nobody_asks_for_is_not_kept_for_ever() {
+        let (mut coordinator, _) = given_to_three();
+        (0..10_000).for_each(|_| coordinator.saw(Seen::Ended { at: AT, shapes: Shapes::default() }));
+        assert_eq!(coordinator.take_seen().len(), 256);
     }
 
     /// What was measured, at some time.

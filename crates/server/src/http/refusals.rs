@@ -1,0 +1,97 @@
+//! Requests that were refused or failed: each answer has an id, and who keeps a log is told under which id what was answered.
+//!
+//! Told are the method, the route as this program names it, and the status. Nothing that a client sent is among them: neither its path, which can have a
+//! ticket, nor its address. Answers that are well have no id, but those of a console, which draws them the same way.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use axum::{
+    Router,
+    extract::{MatchedPath, Request},
+    http::{HeaderName, HeaderValue},
+    middleware::{Next, from_fn},
+    response::Response,
+};
+
+/// The header with the id of a request.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// A request that was refused, or failed.
+#[derive(Debug, Clone, Copy)]
+pub struct Refused<'a> {
+    /// Its id, which the answer has too.
+    pub id: &'a str,
+    /// Its method, where it is a usual one.
+    pub method: &'a str,
+    /// Its route, such as `/v1/report/{ticket}/{offset}`; nothing where there is none.
+    pub route: &'a str,
+    /// The status of the answer.
+    pub status: u16,
+}
+
+/// Who is told of refused requests. It is called by the threads that answer, and should be quick.
+#[derive(Clone)]
+pub struct Tells(Arc<dyn Fn(&Refused<'_>) + Send + Sync>);
+
+impl Tells {
+    /// This function is told.
+    pub fn new(tells: impl Fn(&Refused<'_>) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tells))
+    }
+}
+
+impl Default for Tells {
+    /// Nobody is told.
+    fn default() -> Self {
+        Self::new(|_| {})
+    }
+}
+
+impl fmt::Debug for Tells {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tells(..)")
+    }
+}
+
+/// The same routes, whose refusals have an id and are told.
+pub(crate) fn told(routes: Router, tells: Tells) -> Router {
+    routes.layer(from_fn(move |request, next| tell(tells.clone(), request, next)))
+}
+
+async fn tell(Tells(tells): Tells, request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    // Any word can be a method: one of a client's own is not repeated.
+    let usual = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"];
+    let method = usual.into_iter().find(|usual| *usual == request.method().as_str()).unwrap_or("other");
+    let mut response = next.run(request).await;
+    let status = response.status();
+    if status.is_client_error() || status.is_server_error() {
+        let id =
+            response.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok()).map_or_else(request_id, str::to_owned);
+        if let Ok(value) = HeaderValue::from_str(&id) {
+            response.headers_mut().insert(REQUEST_ID, value);
+        }
+        let route = route.as_ref().map_or("", |route| route.as_str());
+        tells(&Refused { id: &id, method, route, status: status.as_u16() });
+    }
+    response
+}
+
+/// 16 hexadecimal digits: what this process began with, and a count.
+#[must_use]
+pub fn request_id() -> String {
+    static BEGAN: LazyLock<u32> = LazyLock::new(|| {
+        let mut bytes = [0; 4];
+        // Ids are for reading logs: without randomness they are still different within one process.
+        _ = getrandom::fill(&mut bytes);
+        u32::from_le_bytes(bytes)
+    });
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    format!("{:08x}{:08x}", *BEGAN, COUNT.fetch_add(1, Ordering::Relaxed))
+}
