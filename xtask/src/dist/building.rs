@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn cargo_is_told_the_oldest_glibc_and_other_names_for_this_machines_folders() {
         let places = Places {
-            target: "/a/target".into(),
+            target: "/a/new target".into(),
             cargo_home: Places::find().unwrap().cargo_home,
             tools: "/a/tools".into(),
         };
