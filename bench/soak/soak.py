@@ -184,7 +184,7 @@ def sample(process):
     return [number("VmRSS"), sockets, len(links) - sockets, number("Threads")]
 
 
-def run(args, folder):
+def run(args, folder, samples):
     shutil.copy(HERE / "task.toml", folder / f"{TASK}.toml")
     server = Server(args, folder)
     proxy = Proxy(server.port, mean_life_s=45, stalled=0.01, seed=1)
@@ -204,6 +204,7 @@ def run(args, folder):
             taken = [sample(server.process), sample(devices.stays)]
             if all(taken):
                 rows.append([round(at, 2), server.lives, server.rounds, *taken[0], *taken[1]])
+                samples.writerow(rows[-1])
             if server.rounds > last[0]:
                 last = (server.rounds, time.time())
             if time.time() - last[1] > 300:
@@ -281,10 +282,11 @@ def main():
     # A SIGTERM ends it as Ctrl-C does: nothing that was started is left.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     try:
-        server, proxy, devices, operator, rows, seconds = run(args, folder)
+        with open(out / "samples.csv", "w", newline="", buffering=1) as file:
+            samples = csv.writer(file)
+            samples.writerow(COLUMNS)
+            server, proxy, devices, operator, rows, seconds = run(args, folder, samples)
         verdict, entries = verified(args, folder)
-        with open(out / "samples.csv", "w", newline="") as file:
-            csv.writer(file).writerows([COLUMNS, *rows])
         took = {
             "profile": args.profile,
             "machine": f"{platform.system()} {platform.release()}, {os.cpu_count()} cores",

@@ -1,4 +1,4 @@
-//! `keyhush demo`: a server, devices with made-up people and the dashboard, on this machine.
+//! `keyhush demo`: a server, devices of synthetic users and the dashboard, on this machine.
 
 use std::{
     io::{IsTerminal, Write},

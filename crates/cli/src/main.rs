@@ -95,7 +95,7 @@ enum Command {
     /// Reproduce tables and figures of the papers.
     #[command(subcommand)]
     Experiment(Box<experiment::Command>),
-    /// See all of it at once: a server, 200 devices with made-up people, and its dashboard, on this machine.
+    /// See all of it at once: a server, 200 devices of synthetic users, and its dashboard, on this machine.
     Demo(demo::DemoArgs),
     /// Run a server that trains private models with real devices.
     Serve(Box<serve::ServeArgs>),

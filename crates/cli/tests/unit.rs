@@ -137,6 +137,8 @@ fn a_server_needs_nothing_that_its_unit_forbids() {
             here,
             here,
         ]);
+        // Not as root, as whom SQLite gives files their owner.
+        command.args(["--unshare-user", "--uid", "64937", "--gid", "64937"]);
         command.args([
             "--unshare-pid",
             "--unshare-ipc",

@@ -5,11 +5,11 @@ use serde::Serialize;
 /// What a server says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct About {
-    /// The title.
+    /// The heading of the panel.
     pub title: String,
-    /// What it is.
+    /// What the whole is, in a few sentences.
     pub lead: String,
-    /// Its parts.
+    /// The parts of the server and of its devices.
     pub parts: Vec<Part>,
     /// What should be known of its numbers, a paragraph each.
     pub notes: Vec<String>,
@@ -18,8 +18,8 @@ pub struct About {
 /// A part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Part {
-    /// The part.
+    /// What the part is called.
     pub name: String,
-    /// What it does.
+    /// What the part does, as a sentence without its subject.
     pub does: String,
 }

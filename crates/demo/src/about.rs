@@ -12,8 +12,8 @@ pub fn about(settings: &Settings, costs: &Costs) -> About {
     About {
         title: "What is happening here".to_owned(),
         lead: format!(
-            "A server and {} train one small model that predicts the next word, for {}. All of it runs in one process on this machine. The people \
-             are made up; everything else is what a real server and real devices do.",
+            "A server and {} train one small model that predicts the next word, for {}. All of it runs in one process on this machine. The users \
+             are synthetic; everything else is what a real server and real devices do.",
             counted(settings.devices, "device"),
             counted(settings.rounds, "round")
         ),
@@ -91,7 +91,7 @@ fn short(value: f64) -> String {
 
 fn what_is_real() -> String {
     "What is real: the noise is drawn from the operating system and is secret, the ledger is signed and can be verified, the devices refuse what their owners \
-     would not want, and the keys of the noise are destroyed when the plan is done. The accuracy is measured on made-up people who have no device."
+     would not want, and the keys of the noise are destroyed when the plan is done. The accuracy is measured on other synthetic users, who have no device."
         .to_owned()
 }
 

@@ -14,13 +14,13 @@ pub enum DemoError {
     /// A number that is out of range.
     #[error("must be from {least} to {most}, got {got}")]
     OutOfRange {
-        /// What it is the number of.
+        /// The flag that it was given with.
         field: &'static str,
-        /// The least.
+        /// The smallest number allowed.
         least: u64,
-        /// The most.
+        /// The largest number allowed.
         most: u64,
-        /// What was asked for.
+        /// The number that was given.
         got: u64,
     },
     /// Each device has a connection, which is a file at both of its ends.

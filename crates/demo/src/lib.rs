@@ -1,4 +1,4 @@
-//! A demo: a server, devices with made-up people, secure aggregation and a ledger, in one process, to be looked at.
+//! A demo: a server, devices of synthetic users, secure aggregation and a ledger, in one process, to be looked at.
 //!
 //! ```text
 //! this process: server::tasks::serve, console  <--HTTP on loopback-->  agent::many (200 devices, no text of anybody real)

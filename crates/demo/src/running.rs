@@ -104,7 +104,7 @@ pub enum Step<'a> {
     },
     /// An attempt at a round failed, and will be repeated.
     Failed {
-        /// Why.
+        /// The reason of the failure, for people.
         why: &'a str,
     },
     /// Somebody wants the demo to end, and it does.

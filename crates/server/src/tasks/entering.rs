@@ -331,7 +331,7 @@ impl Entering {
 
     pub(super) fn enter(&self, coordinator: &mut Coordinator, now: u64) -> Result<(), CoordinatorError> {
         let NetworkTask { digest, asking, .. } = &self.network;
-        coordinator.add_task(*digest, asking.clone(), self.stands.begun)?;
+        coordinator.add_task(*digest, *asking, self.stands.begun)?;
         if self.stands.opens_again {
             coordinator.opens_again(digest)?;
         }
