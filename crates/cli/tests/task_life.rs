@@ -286,7 +286,7 @@ fn what_cannot_be_meant_is_refused_with_what_to_do() {
         (&["task", "list", "--data", "nowhere"], "--data: database nowhere"),
         (&["task", "list", "--server", "http://localhost:1"], "KEYHUSH_ACCESS"),
         (&["task", "list", "--server", "https://localhost:1", "--access", "empty"], "--pin FILE"),
-        (&["task", "list", "--server", "http://example.org", "--access", "empty"], "another machine"),
+        (&["task", "list", "--server", "http://example.org", "--access", "words.toml"], "another machine"),
         (&["task", "approve", "words.toml", "--key", "words.toml", "--realm", &realm], "--key"),
         (&["task", "approve", "words.toml", "--key", "officer.key", "--realm", "00"], "--realm"),
         (&["task", "approve", "words.toml", "--key", "officer.key", "--data", "."], "no server was started on it"),
