@@ -338,8 +338,10 @@ struct Told {
 
 impl Told {
     fn hears(&mut self, text: String) {
-        let is_part = |c: char| c.is_ascii_digit() || c == '.';
-        self.numbers.extend(text.split(|c| !is_part(c)).filter(|number| !number.is_empty()).map(str::to_owned));
+        // Digits within a digest are no number.
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').map(|word| word.trim_matches('.'));
+        let is_number = |word: &&str| !word.is_empty() && word.chars().all(|c| c.is_ascii_digit() || c == '.');
+        self.numbers.extend(words.filter(is_number).map(str::to_owned));
         self.texts.push(text);
     }
 }
@@ -456,7 +458,8 @@ fn read(path: &str, real: &str, asks: Asks, answer: &Answered, told: &mut Told) 
         "/metrics" => {
             let numbers = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
             for name in numbers.map(|line| line.split(['{', ' ']).next().unwrap()) {
-                let judged = METRICS.contains(&name) || asks >= Asks::Operator && name.starts_with("keyhush_");
+                let judged = METRICS.contains(&name)
+                    || asks >= Asks::Operator && (name.starts_with("keyhush_") || name.starts_with("process_"));
                 assert!(judged, "{asks:?} is told the metric {name}, which nobody has judged");
             }
         }
