@@ -1,6 +1,6 @@
 //! From endpoints, each described once, to routes: who may use it, limits on bodies and time, headers of every answer.
 //!
-//! An [`Endpoint`](crate::endpoint::Endpoint) says its method, its path, the role that it needs and what it takes and answers; `/openapi.json` is made from the same
+//! An [`Endpoint`] says its method, its path, the role that it needs and what it takes and answers; `/openapi.json` is made from the same
 //! values. All endpoints are listed in `endpoints`: another part of the console adds its own there.
 
 use std::{collections::BTreeMap, sync::Arc};
