@@ -511,14 +511,22 @@ fn earlier_tasks(config: &Config, start: Option<&Import>) -> Result<Vec<Import>,
         let within = ledger.canonicalize().ok().and_then(|path| path.parent().map(name_of));
         let end = if lost && !opened.is_closed() { LOST_ITS_END } else { "" };
         let what = format!("the task {}{end}", within.unwrap_or_else(|| "without a name".to_owned()));
+        check_whole(&opened).map_err(wrong)?;
         let import = opened.as_import(ImportKind::EarlierTask, what, !heads.is_empty());
-        // The one that the model comes from is counted as such.
-        let is_same = |known: &Import| known.key == import.key;
-        if imports.iter().any(is_same) {
-            return Err(wrong("the ledger is given twice".into()));
-        }
-        if !start.is_some_and(is_same) {
-            imports.push(import);
+        let known = start.into_iter().chain(&imports).find(|known| known.key == import.key);
+        match known {
+            None => imports.push(import),
+            Some(known) if known.head != import.head => {
+                return Err(wrong(format!(
+                    "the same ledger is given in another state too, with the head {} (here {}): give the whole one everywhere, in model.from and in devices.after",
+                    known.head, import.head
+                )));
+            }
+            Some(known) if known.kind == ImportKind::EarlierTask => {
+                return Err(wrong("the ledger is given twice".into()));
+            }
+            // The one that the model comes from is counted as such.
+            Some(_) => {}
         }
     }
     Ok(imports)
@@ -557,11 +565,9 @@ fn started(config: &Config, earlier: &EarlierModel, store: Option<&Store>) -> Re
             let heads: Vec<Head> = head.into_iter().chain(beside).collect();
             let ledger = Place::new(&path).read(&heads)?;
             let lost = Lost::beside(&path, &ledger.head())?;
-            let import = ledger.as_import(
-                ImportKind::StartingModel,
-                described(&what, &ledger, lost.as_ref())?,
-                !heads.is_empty(),
-            );
+            let what = described(&what, &ledger, lost.as_ref())?;
+            check_whole(&ledger).map_err(wrong)?;
+            let import = ledger.as_import(ImportKind::StartingModel, what, !heads.is_empty());
             (Start::Ledger { head: import.head }, Some(import))
         }
         (None, _) if head.is_some() => {
@@ -576,6 +582,16 @@ fn started(config: &Config, earlier: &EarlierModel, store: Option<&Store>) -> Re
         }
     };
     Ok(Origin { words: (vocabulary, rules), learner, first: values, start, import })
+}
+
+/// Refuses a ledger that ends before everything that its plan counts was imported: what that cost, it does not say (rule P15).
+fn check_whole<S: LedgerStore>(ledger: &Ledger<S>) -> Result<(), String> {
+    match ledger.missing_imports().first() {
+        None => Ok(()),
+        Some(head) => Err(format!(
+            "the ledger was cut short: its plan counts the ledger {head}, which it does not have, so what it cost is not known; give the whole ledger"
+        )),
+    }
 }
 
 /// What an import says of a ledger that is not closed and never goes on.
