@@ -10,7 +10,9 @@ use device::{
     finetune::GeneralText,
     learner::{Learner, Part as ModelPart},
 };
-use ledger::{Approval, DataSource, Head, Import, ImportKind, Ledger, LedgerStore, PublicData, Start, Unit, hex};
+use ledger::{
+    Approval, DataSource, Digest, Head, Import, ImportKind, Ledger, LedgerStore, PublicData, Start, Unit, Vouched, hex,
+};
 use lm::{
     folder::{Folder, Learned, LearnedPart, Weights},
     model::config::ModelConfig,
@@ -252,6 +254,28 @@ impl Opened {
     #[must_use]
     pub const fn approval(&self) -> Option<&Approval> {
         self.approval.as_ref()
+    }
+
+    /// What an approval covers beside the plan, by what was read of it: the model to start from, the vocabulary, and public text.
+    #[must_use]
+    pub fn vouched(&self) -> Vec<Vouched> {
+        let of = |what: &str, bytes: &[u8]| Vouched { what: what.to_owned(), digest: Digest::of_released(bytes) };
+        let mut all = Vec::new();
+        if self.start != Start::Random {
+            let bytes: Vec<u8> = self.first.iter().flat_map(|value| value.to_le_bytes()).collect();
+            all.push(of("the model to start from", &bytes));
+        }
+        let words = format!("{}\n{}", self.rules.name(), self.vocabulary.to_text());
+        all.push(of("the vocabulary", words.as_bytes()));
+        if let Text::Devices { public, .. } = &self.text
+            && !public.is_empty()
+        {
+            all.push(of("the public text for evaluations", public.join("\n").as_bytes()));
+        }
+        if let Some(general) = &self.general {
+            all.push(of("the general text that devices rehearse", &finetune::digest(general)));
+        }
+        all
     }
 
     /// The cost of the model that the run starts from, where it has a ledger (rule P15).
