@@ -1,9 +1,10 @@
-//! The chores of the project: `cargo xtask test`, `cargo xtask mutants`, `cargo xtask fuzz` and `cargo xtask bench NAME`.
+//! The chores of the project: `cargo xtask test`, `cargo xtask mutants`, `cargo xtask fuzz`, `cargo xtask bench NAME` and `cargo xtask dist`.
 
 // This program talks to a person at a terminal; printing is its job.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod compiler;
+mod dist;
 mod fuzz;
 mod mutants;
 mod nvrtc;
@@ -30,6 +31,10 @@ cargo xtask mutants [NAME ...]   plants known bugs in a copy of the tree, all of
 cargo xtask fuzz [TARGET]        feeds made-up messages to every decoder of devices and their sums, or to one target,
                  [--seconds N]   for a minute each or for N seconds; fuzz/README.md says more
 cargo xtask bench NAME [ARGS]    runs bench/NAME/run.sh with ARGS
+cargo xtask dist [MACHINE ...]   the files of a release, for x86_64 and aarch64, into target/packages; docs/RELEASING.md says more
+  --check-reproducible           makes them twice, in two folders, and says whether they are the same
+  --pack                         packs the program that tests use, as every test does, and reads the files again
+  --test                         installs and runs those that were made; as root, since it makes clean Debian systems
 cargo xtask help                 this text
 ";
 
@@ -53,6 +58,10 @@ fn main() -> ExitCode {
         },
         ["mutants", rest @ ..] => match mutants::Asked::parse(rest) {
             Some(asked) => mutants::run(&asked),
+            None => return unknown(&words),
+        },
+        ["dist", rest @ ..] => match dist::Asked::parse(rest) {
+            Some(asked) => dist::run(&asked),
             None => return unknown(&words),
         },
         ["bench", name, rest @ ..] if !name.starts_with('-') => bench(name, rest),

@@ -165,7 +165,7 @@ fn add_targets() -> Result<()> {
     Ok(())
 }
 
-fn has_or_gets(triple: &str) -> bool {
+pub(crate) fn has_or_gets(triple: &str) -> bool {
     if has_target(triple) {
         println!("all there: {triple}");
         return true;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::compiler;
+use crate::dist;
 use crate::nvrtc;
 use crate::packages::{self, Needed, What};
 use crate::portable;
@@ -103,6 +104,7 @@ fn steps_with(long: bool, nextest: bool) -> Vec<Step> {
         },
         cargo("doctests", &[&["test", "--doc"], &CI]),
         cargo("first command", &[&["build", "--workspace", "--profile", "ci"], &FIRST_COMMAND]),
+        Step { name: "dist", work: Work::Call(dist::try_out) },
         Step { name: "browser", work: Work::Call(portable::check_for_browsers) },
         Step { name: "portable", work: Work::Call(portable::test_short) },
     ]

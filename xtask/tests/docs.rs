@@ -23,9 +23,10 @@ const RUN: [&str; 4] = ["keyhush", "echo", "printf", "cat"];
 const FROM_CHECKOUT: &str = "cargo run --release -- ";
 
 /// What the pages may say and this test does not run.
-const NOT_RUN: [(&str, &str); 4] = [
+const NOT_RUN: [(&str, &str); 5] = [
     ("cargo xtask test", "runs this test: it would never end"),
     ("cargo xtask bench", "takes minutes and makes a Python environment; benches are never run in tests"),
+    ("cargo xtask dist", "builds all of the program, optimised, for two machines"),
     ("git clone", "needs the network, and what it would fetch is already here"),
     ("cargo install", "builds the release once more and writes outside the project"),
 ];

@@ -129,7 +129,8 @@ pub(crate) fn refused(error: ConsoleError) -> anyhow::Error {
         | ConsoleError::Taken { .. }
         | ConsoleError::Unknown { .. }
         | ConsoleError::Damaged { .. }
-        | ConsoleError::Loose { .. } => BadInput::Refused(error.to_string()).into(),
+        | ConsoleError::Loose { .. }
+        | ConsoleError::Secrets(_) => BadInput::Refused(error.to_string()).into(),
         other => other.into(),
     }
 }

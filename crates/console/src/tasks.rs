@@ -421,3 +421,32 @@ pub(crate) fn schemas() -> BTreeMap<&'static str, Value> {
         ("Server", server),
     ])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words of failures may name what is on the server's disk.
+    #[test]
+    fn p26_viewers_are_not_told_why_something_broke_nor_how_many_there_are() {
+        for state in [Stands::Broken, Stands::Refused, Stands::Over] {
+            let listed = || Listed {
+                task: "words".into(),
+                digest: None,
+                state,
+                wanted: Order::Run,
+                obeyed: true,
+                why: Some("/data/keyhush.sqlite is damaged".into()),
+                enrolled: 347,
+                asked: Some(340),
+                ledger: None,
+            };
+            let told = |operator| serde_json::to_value(Task::of(listed(), operator)).unwrap();
+            let (viewer, operator) = (told(false), told(true));
+            assert_eq!(viewer.get("why").is_some(), state == Stands::Over, "{viewer}");
+            assert!(viewer.get("operators").is_none() && !viewer.to_string().contains("34"), "{viewer}");
+            assert_eq!(operator["operators"]["enrolled"], 347);
+            assert_eq!(operator["operators"].get("broken").is_some(), state != Stands::Over, "{operator}");
+        }
+    }
+}

@@ -66,6 +66,18 @@ impl Orders {
         if self.folder.exists() { sync_folder(&self.folder) } else { Ok(()) }
     }
 
+    /// Forgets what was wanted of an earlier task of this name, which was never begun; durable when this returns.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub(crate) fn forget(&self, task: &str) -> Result<(), FileError> {
+        for order in [Order::Pause, Order::Stop] {
+            let place = self.place(task, order);
+            OsDisk.remove(&place).map_err(failed("remove", &place))?;
+        }
+        if self.folder.exists() { sync_folder(&self.folder) } else { Ok(()) }
+    }
+
     fn place(&self, task: &str, order: Order) -> PathBuf {
         self.folder.join(format!("{task}.{}", if order == Order::Stop { "stop" } else { "pause" }))
     }

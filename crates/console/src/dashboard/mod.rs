@@ -7,6 +7,7 @@
 //! | [`operations`] | exact counts and times, under one key that says so, for operators (rule P26)                 |
 //! | [`listing`]  | all tasks twice, for viewers and for operators, with what changed since a version            |
 //! | `watching`   | reads the state of tasks again when it changed                                               |
+//! | `streams`    | how many pages may listen at a time                                                          |
 //! | `meanings`   | what each chart means, in a sentence                                                         |
 //!
 //! | request                                | answer                                                              |
@@ -23,6 +24,7 @@ pub mod listing;
 mod meanings;
 pub mod operations;
 mod pages;
+mod streams;
 pub mod told;
 mod watching;
 
@@ -45,6 +47,7 @@ pub(crate) use self::pages::assets;
 use self::{
     listing::{Listing, Tasks, View},
     operations::Operations,
+    streams::{Place, Streams},
     watching::{Reader, Watching},
 };
 use crate::{
@@ -59,6 +62,7 @@ use crate::{
 /// What the pages of a console are told.
 pub(crate) struct Dashboard {
     tasks: Tasks,
+    streams: Streams,
     #[expect(dead_code, reason = "the state is read for as long as it is here")]
     watching: Watching,
 }
@@ -68,7 +72,7 @@ impl Dashboard {
     pub(crate) fn of<S: State + 'static>(console: &Console<S>) -> Self {
         let tasks = Tasks::of(console.about.clone());
         let reader = Reader::new(Arc::clone(&console.state), &console.data, tasks.clone(), &console.observed);
-        Self { tasks, watching: reader.start() }
+        Self { tasks, streams: Streams::default(), watching: reader.start() }
     }
 
     /// The same of tasks as viewers are told of them: as they stood at the last moment of which viewers are told (rule P23).
@@ -198,9 +202,14 @@ fn not_begun() -> Problem {
 }
 
 async fn tell<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Result<Response, Problem> {
+    let token = asked.who.as_ref().map_or("", |who| who.name.as_str());
+    let place =
+        shared.dashboard.streams.place(token).ok_or_else(|| {
+            Problem::unavailable("too many pages of this server are open; close some of this token", 30)
+        })?;
     let changes = shared.dashboard.tasks.changes();
     let (role, ending) = (role_of(&asked), asked.ending.clone());
-    let pages = Pages { shared, asked, role, changes, ending };
+    let pages = Pages { shared, asked, role, changes, ending, _place: place };
     Ok(endpoint::with(StatusCode::OK, Events::KIND, Body::new(Events::of(pages))))
 }
 
@@ -211,6 +220,7 @@ struct Pages<S> {
     role: Role,
     changes: watch::Receiver<Listing>,
     ending: Option<Ending>,
+    _place: Place,
 }
 
 impl<S: State + 'static> Source for Pages<S> {

@@ -2,7 +2,7 @@
 //!
 //! Everything in [`Line`] and [`Detail`] is the plan, a release, or computed from these (rules P12 and P23), with two exceptions: which
 //! order an operator gave, and the statement's section on what was observed, which says of itself that it is exact (rule P18). What else is
-//! exact is in [`Operations`], under one key that says so, and for operators alone (rule P26).
+//! exact is in [`Operations`](super::operations::Operations), under one key that says so, and for operators alone (rule P26).
 
 use std::collections::BTreeMap;
 

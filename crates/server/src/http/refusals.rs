@@ -3,13 +3,7 @@
 //! Told are the method, the route as this program names it, and the status. Nothing that a client sent is among them: neither its path, which can have a
 //! ticket, nor its address. Answers that are well have no id, but those of a console, which draws them the same way.
 
-use std::{
-    fmt,
-    sync::{
-        Arc, LazyLock,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{fmt, sync::Arc};
 
 use axum::{
     Router,
@@ -83,15 +77,28 @@ async fn tell(Tells(tells): Tells, request: Request, next: Next) -> Response {
     response
 }
 
-/// 16 hexadecimal digits: what this process began with, and a count.
+/// 16 random hexadecimal digits. A count would tell whoever asks twice how many requests were refused in between, and so when a round closed and
+/// how many devices came too late (rule P26).
 #[must_use]
 pub fn request_id() -> String {
-    static BEGAN: LazyLock<u32> = LazyLock::new(|| {
-        let mut bytes = [0; 4];
-        // Ids are for reading logs: without randomness they are still different within one process.
-        _ = getrandom::fill(&mut bytes);
-        u32::from_le_bytes(bytes)
-    });
-    static COUNT: AtomicU64 = AtomicU64::new(1);
-    format!("{:08x}{:08x}", *BEGAN, COUNT.fetch_add(1, Ordering::Relaxed))
+    let mut bytes = [0; 8];
+    // Ids are for reading logs: without randomness requests are answered all the same.
+    _ = getrandom::fill(&mut bytes);
+    format!("{:016x}", u64::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Ids were a count: two answers that anybody may have told how many requests of devices were refused in between.
+    #[test]
+    fn p26_ids_of_requests_do_not_count_them() {
+        let ids: BTreeSet<String> = (0..100).map(|_| request_id()).collect();
+        assert!(ids.len() == 100 && ids.iter().all(|id| id.len() == 16 && id.bytes().all(|b| b.is_ascii_hexdigit())));
+        let numbers: Vec<u64> = ids.iter().map(|id| u64::from_str_radix(id, 16).unwrap()).collect();
+        assert!(numbers.windows(2).all(|pair| pair[1] - pair[0] > 1 << 32), "{numbers:?}");
+    }
 }

@@ -37,9 +37,9 @@ const PAGE_BYTES: i64 = 32 << 10;
 const LOG_PAGES: i64 = (32 << 20) / PAGE_BYTES;
 /// What is left of the write-ahead log then, in bytes.
 const LOG_BYTES: i64 = 64 << 20;
-/// What a connection keeps in memory, in KiB. Pages of rounds that are over stay in it until it is full, so a large one looks like a leak for thousands of rounds
-/// (bench/soak); what is no longer in it is most likely in the cache of the operating system.
-const CACHE_KIB: i64 = 2 << 10;
+/// What a connection keeps in memory, in KiB. Pages of rounds that are over stay in it until it is full, and look like a leak until then (bench/soak): a large
+/// one for thousands of rounds. What is not in it is most likely in the cache of the operating system.
+const CACHE_KIB: i64 = 512;
 
 /// Where devices stand in tasks.
 pub(super) const STANDINGS: &str = "

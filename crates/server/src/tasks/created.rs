@@ -23,6 +23,7 @@ use federated::config::{Config, ConfigError, Document};
 use ledger::Approval;
 
 use super::{ServeError, Written};
+use crate::orders::Orders;
 
 /// How often it is tried to take the lock, and how long to wait between.
 const TRIES: usize = 300;
@@ -32,13 +33,14 @@ const BETWEEN: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone)]
 pub struct Created {
     folder: PathBuf,
+    orders: Orders,
 }
 
 impl Created {
     /// Those in a data folder.
     #[must_use]
     pub fn in_data(data: &Path) -> Self {
-        Self { folder: data.join("tasks") }
+        Self { folder: data.join("tasks"), orders: Orders::in_data(data) }
     }
 
     /// Their names, in order.
@@ -120,6 +122,8 @@ impl Created {
         }
         let refused = self.place(name, "refused");
         OsDisk.remove(&refused).map_err(failed("remove", &refused))?;
+        // One of this name may have been refused, and told to stop: this is another.
+        self.orders.forget(name)?;
         files::write(&self.place(name, "toml"), settings.as_bytes())?;
         Ok(())
     }
@@ -206,4 +210,28 @@ pub fn approval_of(bytes: &[u8]) -> Result<Approval, String> {
 
 fn unusable(path: &Path, problem: &str) -> ServeError {
     ServeError::Approval { name: path.display().to_string(), problem: problem.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use federated::protocol::order::Order;
+
+    use super::*;
+
+    /// A stop of a task that was refused stopped the next one of the same name, for ever.
+    #[test]
+    fn a_new_task_does_not_obey_the_orders_of_one_that_was_refused() {
+        let data = tempfile::tempdir().unwrap();
+        let (created, orders) = (Created::in_data(data.path()), Orders::in_data(data.path()));
+        created.create("words", "rounds = 1\n", None, || Ok(())).unwrap();
+        created.refuse("words", "no such key").unwrap();
+        assert_eq!(created.why_refused("words").unwrap().as_deref(), Some("no such key"));
+        orders.give("words", Order::Stop).unwrap();
+        orders.give("words", Order::Pause).unwrap();
+        created.create("words", "rounds = 2\n", None, || Ok(())).unwrap();
+        assert_eq!((orders.of("words"), created.why_refused("words").unwrap()), (Order::Run, None));
+        orders.give("words", Order::Pause).unwrap();
+        assert!(created.create("words", "rounds = 3\n", None, || Ok(())).is_err());
+        assert_eq!(orders.of("words"), Order::Pause, "it is there already, and its orders stand");
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use device::guard::TaskDigest;
 use federated::{
-    config::{Config, Document},
+    config::{Config, ConfigError, Document},
     fleet::network::{NetworkTask, Reads},
     home::{Home, LEDGER_FILE, Paper, Records},
     plan::Plan,
@@ -77,7 +77,16 @@ impl Drafted {
         let key = SigningKey::generate().map_err(ledger::LedgerError::from)?;
         let mut rehearsal = Ledger::create(MemoryStore::new(), plan.clone(), key, 0)?;
         for import in self.opened.imports() {
-            let _receipt = rehearsal.record_import(Import::clone(import), 0)?;
+            match rehearsal.record_import(Import::clone(import), 0) {
+                Ok(_receipt) => {}
+                Err(ledger::LedgerError::BudgetExceeded { max_epsilon, would_be }) => {
+                    let why = format!(
+                        "the budget of {max_epsilon} is used up before the first round: what this task counts costs an epsilon of {would_be} already; raise it"
+                    );
+                    return Err(ConfigError::new("privacy.max_epsilon", why).into());
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         let judged = rehearsal.guaranteed()?;
         let holds = rehearsal.randomness() == Randomness::Secret && judged.epsilon.is_finite();
