@@ -31,7 +31,7 @@ writes ledger, statement and model of every task into DIR/TASK. Those tasks are 
 folders, and a new task whose settings have [model] from = \"DIR/TASK\": it counts the whole plan of the old ledger, which covers whatever was \
 released after the backup. Then --destroy-keys destroys what is left of the old keys.
 
-Whoever can write a backup can write another one that is whole. Give the SHA-256 that keyhush backup printed, if you noted it: --sha256 HEX."
+Anyone who can write a backup can write another one that is whole. Give the SHA-256 that keyhush backup printed, if you noted it: --sha256 HEX."
 )]
 pub(crate) struct RestoreArgs {
     /// Folder of one backup, as keyhush backup printed it

@@ -15,9 +15,9 @@ use super::{BackupError, MANIFEST, Manifest};
 /// What became of the backups of a server in a folder.
 #[derive(Debug, Default)]
 pub struct Kept {
-    /// Those that are gone.
+    /// Backups that were removed.
     pub removed: Vec<PathBuf>,
-    /// Those that say they are later than the one that was just made. They are left, and are not among those that are kept.
+    /// Backups that say they are later than the one that was just made. They are left, and are not among those that are kept.
     pub later: Vec<PathBuf>,
 }
 
