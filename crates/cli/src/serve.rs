@@ -156,7 +156,7 @@ fn serve_until_stopped(args: &ServeArgs, log: &Log) -> anyhow::Result<()> {
     let mut settings = Settings {
         listen: args.listen,
         data: args.data.clone(),
-        transport: transport(&certificate)?,
+        transport: transport(&certificate, log)?,
         admission: admission(args, token.as_deref())?,
         attestation: args.attest.clone().map(|command| Arc::new(ByCommand::new(command)) as Arc<dyn Attestation>),
         enrolments: EnrolmentLimits { an_hour: args.enrolments, an_hour_by_address: args.enrolments_by_address },
@@ -300,21 +300,22 @@ fn names_of(listen: IpAddr) -> Vec<String> {
     names
 }
 
-fn transport(certificate: &Certificate<'_>) -> anyhow::Result<Transport> {
+fn transport(certificate: &Certificate<'_>, log: &Log) -> anyhow::Result<Transport> {
     Ok(match certificate {
         Certificate::None => Transport::PlainOnLoopback,
         Certificate::Given(certificate, key) => {
-            Transport::Tls(Arc::new(told(Identity::from_files(certificate, key).map_err(unusable)?)))
+            Transport::Tls(Arc::new(told(Identity::from_files(certificate, key).map_err(unusable)?, log)))
         }
         Certificate::Made { folder, names } => {
-            Transport::Tls(Arc::new(told(self_signed(folder, names).map_err(unusable)?)))
+            Transport::Tls(Arc::new(told(self_signed(folder, names).map_err(unusable)?, log)))
         }
     })
 }
 
 /// The log has it when a certificate is replaced, or is not.
-fn told(identity: Identity) -> Identity {
-    identity.telling(|words| eprintln!("{words}"))
+fn told(identity: Identity, log: &Log) -> Identity {
+    let log = log.clone();
+    identity.telling(move |words| log.write(Line::new(Level::Info, "certificate", words)))
 }
 
 /// Where the token lies: the operator's file, or one that is drawn. None where anybody may enrol.

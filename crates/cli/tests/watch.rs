@@ -340,6 +340,10 @@ fn the_doctor_finds_nothing_at_a_server_that_is_well_and_leaves_it_as_it_is() {
     let before = files(&here.join("secrets"));
     let database = fs::read(here.join("data/keyhush.sqlite")).unwrap();
     fails(&doctor(here, &["--server", &url]), &["connection"], "cannot connect");
+    // What is missing here is no firewall's fault.
+    let out = doctor(here, &["--server", "https://localhost:1", "--pin", "none"]);
+    fails(&out, &["connection"], "the certificate none");
+    assert!(findings(&out)["connection"]["do"].as_str().unwrap().contains("--pin"), "{:#?}", findings(&out));
     assert!(files(&here.join("secrets")) == before, "secrets were changed");
     assert!(fs::read(here.join("data/keyhush.sqlite")).unwrap() == database, "the database was changed");
     assert!(files(&here.join("data")).keys().all(|path| !path.to_string_lossy().contains(".doctor")));

@@ -116,7 +116,7 @@ impl Log {
     }
 
     /// Writes a line, with the time where nobody watches.
-    fn write(&self, line: Line) {
+    pub(crate) fn write(&self, line: Line) {
         match self.format {
             Format::Json => eprintln!("{}", line.json(&jiff::Timestamp::now().to_string())),
             Format::Text => {
