@@ -4,7 +4,7 @@
 //! Without TLS it speaks to this very machine only, and only when told so.
 
 use std::{
-    fmt,
+    fmt, io,
     net::IpAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -103,6 +103,9 @@ impl Server {
     /// When the address or the certificate cannot be used.
     pub fn new(address: &str, trust: &Trust, connections: usize) -> Result<Self, AgentError> {
         let wrong = |problem| AgentError::Address { address: address.to_owned(), problem };
+        if !address.contains("://") {
+            return Err(wrong("has no scheme: write https:// before it"));
+        }
         let uri: Uri = address.parse().map_err(|_| wrong("is not a URL"))?;
         let host = uri.host().ok_or_else(|| wrong("has no host name"))?.trim_matches(['[', ']']).to_owned();
         if !matches!(uri.path(), "" | "/") {
@@ -275,12 +278,21 @@ impl Server {
         // A server that is gone now and was there a moment ago was lost.
         let mut sender = connected.map_err(|error| if was_there { broken(error) } else { error })?;
         let response = timeout(within, sender.send_request(request)).await.map_err(|_| HttpError::TimedOut)?;
-        Ok((response.map_err(broken)?, sender))
+        Ok((response.map_err(|error| self.unreadable(&error))?, sender))
+    }
+
+    /// Why an answer cannot be read. A server that speaks TLS answers plain HTTP with an alert, which is no HTTP.
+    fn unreadable(&self, error: &hyper::Error) -> HttpError {
+        if self.tls.is_none() && error.is_parse() {
+            return broken(format!("this port speaks TLS, or something else than HTTP: use https:// ({error})"));
+        }
+        broken(error)
     }
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, HttpError> {
-        let failed = |e: std::io::Error| HttpError::Connect(e.to_string());
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(failed)?;
+        let failed = |e: io::Error| HttpError::Connect(e.to_string());
+        let reached = TcpStream::connect((self.host.as_str(), self.port)).await;
+        let stream = reached.map_err(|error| unreached(&error))?;
         // What is written is whole messages: nothing is gained by waiting for more.
         stream.set_nodelay(true).map_err(failed)?;
         if self.tls.is_none() {
@@ -329,6 +341,19 @@ fn is_this_machine(peer: IpAddr) -> Result<(), HttpError> {
         true => Ok(()),
         false => Err(HttpError::Connect(format!("{peer} is another machine, and TLS is not used"))),
     }
+}
+
+/// Why there is no connection, and what to look at.
+fn unreached(error: &io::Error) -> HttpError {
+    let words = error.to_string();
+    let next = if error.kind() == io::ErrorKind::ConnectionRefused {
+        "; nothing listens there: is the server running, and is the port right?"
+    } else if words.contains("lookup address") {
+        "; check the name of the server in its address"
+    } else {
+        ""
+    };
+    HttpError::Connect(format!("{words}{next}"))
 }
 
 fn is_closed(error: &hyper::Error) -> bool {
@@ -432,6 +457,32 @@ impl ServerCertVerifier for Pinned {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_not_reached_is_told_what_to_look_at() {
+        let refused = unreached(&io::Error::from(io::ErrorKind::ConnectionRefused)).to_string();
+        assert!(refused.starts_with("cannot connect: ") && refused.contains("is the server running"), "{refused}");
+        let unknown = io::Error::other("failed to lookup address information: Name or service not known");
+        assert!(unreached(&unknown).to_string().ends_with("check the name of the server in its address"));
+        let without = Server::new("localhost:8443", &Trust::Loopback, 1).unwrap_err().to_string();
+        assert!(without.contains("write https:// before it"), "{without}");
+    }
+
+    /// As a server that speaks TLS does.
+    #[tokio::test]
+    async fn an_alert_of_tls_is_not_called_a_broken_version() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let alert = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 4096]).await.unwrap();
+            tokio::io::AsyncWriteExt::write_all(&mut stream, &[21, 3, 3, 0, 2, 2, 70]).await.unwrap();
+        };
+        let server = Server::new(&format!("http://{address}"), &Trust::Loopback, 1).unwrap();
+        let (said, ()) = tokio::join!(server.hello(), alert);
+        let said = said.unwrap_err().to_string();
+        assert!(said.contains("this port speaks TLS") && said.contains("use https://"), "{said}");
+    }
 
     /// Whatever a resolver makes of `localhost`: the address that was reached is what counts.
     #[test]

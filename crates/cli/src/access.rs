@@ -8,7 +8,7 @@ use console::{
     access::{Access, Granted, Role},
 };
 
-use crate::failure::BadInput;
+use crate::{failure::BadInput, reach};
 
 /// What `keyhush access` does.
 #[derive(Subcommand)]
@@ -22,6 +22,9 @@ pub(crate) enum Command {
 }
 
 #[derive(Args)]
+#[command(after_help = "\
+Example:
+  keyhush access create alice --role operator --secrets /var/lib/keyhush/secrets")]
 pub(crate) struct Create {
     /// Name of the token: whose it is, or what for
     #[arg(value_name = "NAME")]
@@ -59,15 +62,12 @@ impl Of {
 
     /// The folder is a server's, or is about to be: a token for another folder would be of no use.
     fn refuse_missing(&self) -> anyhow::Result<()> {
-        if self.secrets.is_dir() {
+        if reach::is_folder(&self.secrets).map_err(|why| BadInput::wrong("secrets", why))? {
             return Ok(());
         }
         let path = self.secrets.display();
-        Err(BadInput::wrong(
-            "secrets",
-            format!("there is no folder {path}; give the --secrets folder of keyhush serve"),
-        )
-        .into())
+        let why = format!("there is no folder {path}; give the --secrets folder of keyhush serve, which creates it");
+        Err(BadInput::wrong("secrets", why).into())
     }
 }
 
@@ -81,6 +81,7 @@ pub(crate) fn run(command: &Command) -> anyhow::Result<()> {
 }
 
 fn create(asked: &Create) -> anyhow::Result<()> {
+    asked.of.refuse_missing()?;
     let token = asked.of.access().create(&asked.name, asked.role).map_err(refused)?;
     if asked.of.json {
         let shown = serde_json::json!({ "name": asked.name, "role": asked.role, "token": token.text() });

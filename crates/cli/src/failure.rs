@@ -181,14 +181,18 @@ fn wrong_experiment(error: &ExperimentError) -> Option<BadInput> {
 #[error("{0}")]
 pub(crate) struct Interrupted(pub(crate) String);
 
-/// Ends the program without a word when `println!` finds that nobody reads its output any more, as in `keyhush init --json | head -3`. Other
-/// panics are shown as usual.
+/// Ends the program without a word when `println!` finds that nobody reads its output any more, as in `keyhush init --json | head -3`, and with an
+/// error where the output cannot be written, as on a full disk. Other panics are shown as usual.
 pub(crate) fn end_quietly_when_nobody_reads() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let said = panic.payload_as_str().unwrap_or_default();
-        if said.starts_with("failed printing to stdout") && said.contains("Broken pipe") {
-            std::process::exit(0);
+        if let Some(why) = said.strip_prefix("failed printing to stdout: ") {
+            if why.contains("Broken pipe") {
+                std::process::exit(0);
+            }
+            eprintln!("error: the output cannot be written: {why}");
+            std::process::exit(1);
         }
         usual(panic);
     }));

@@ -1,6 +1,9 @@
 //! `keyhush generate`: man pages and completion scripts, from the same definitions as the help.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
 use clap::{Command, Subcommand};
@@ -28,8 +31,11 @@ pub(crate) fn run(what: &What, command: Command) -> anyhow::Result<()> {
         What::Man { folder } => man(folder, command),
         What::Completions { shell } => {
             let mut command = command;
-            clap_complete::generate(*shell, &mut command, "keyhush", &mut std::io::stdout());
-            Ok(())
+            // What cannot be written is an error here, and a panic there.
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut command, "keyhush", &mut script);
+            let mut out = std::io::stdout().lock();
+            out.write_all(&script).and_then(|()| out.flush()).context("the script cannot be written")
         }
     }
 }

@@ -38,6 +38,8 @@ mod plan;
 mod predict;
 mod pretrain;
 mod privacy;
+#[cfg(feature = "network")]
+mod reach;
 mod remaining;
 #[cfg(feature = "network")]
 mod restore;
@@ -101,7 +103,7 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Run a server that trains private models with real devices.
     Serve(Box<serve::ServeArgs>),
-    /// Create the key with which a privacy officer approves tasks.
+    /// Create or show the key with which a privacy officer approves tasks (keyhush task approve).
     #[command(subcommand)]
     Officer(officer::Command),
     /// Create, list or revoke the tokens of those who may see and operate a server.
@@ -109,7 +111,7 @@ enum Command {
     Access(access::Command),
     /// Look for what is wrong with a server: its folders, database, machine and certificate.
     Doctor(Box<doctor::DoctorArgs>),
-    /// List, pause, resume or stop the tasks of a server on this machine.
+    /// Approve, create, list, pause, resume, stop or export the tasks of a server, on its machine (--data) or from another (--server).
     #[command(subcommand)]
     Task(task::Command),
     /// Copy what a server keeps, while it runs: ledgers, models, devices, and no keys.

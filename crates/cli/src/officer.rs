@@ -19,6 +19,11 @@ const SECRET: &str = "keyhush-officer-secret:";
 
 /// What `keyhush officer` does.
 #[derive(Subcommand)]
+#[command(after_help = "\
+Example:
+  keyhush officer init --key officer.key
+
+Then keyhush task approve signs tasks with officer.key, and keyhush serve --officer officer.key.pub refuses others.")]
 pub(crate) enum Command {
     /// Create a privacy officer's key: FILE is the secret key, FILE.pub the public key. Keep FILE away from the server.
     Init(KeyArgs),
@@ -79,6 +84,11 @@ fn shown(args: &KeyArgs, key: &VerifyingKey, public: Option<&Path>) -> anyhow::R
 
 /// An officer's secret key, which only its owner may be able to read.
 pub(crate) fn secret_key(path: &Path) -> anyhow::Result<SigningKey> {
+    if is_public(path) {
+        let path = path.display();
+        let why = format!("{path} is a public key; give the secret key, the file of keyhush officer init without .pub");
+        return Err(BadInput::wrong("key", why).into());
+    }
     if let Some(mode) = OsDisk.mode(path).map_err(failed("look at", path))?
         && mode & 0o077 != 0
     {
@@ -92,10 +102,18 @@ pub(crate) fn secret_key(path: &Path) -> anyhow::Result<SigningKey> {
     Ok(key.ok_or_else(|| BadInput::wrong("key", why()))?)
 }
 
+fn is_public(path: &Path) -> bool {
+    std::fs::read_to_string(path).is_ok_and(|text| text.trim().parse::<VerifyingKey>().is_ok())
+}
+
 /// An officer's public key: 64 hexadecimal digits, or a file that has them.
 pub(crate) fn public_key(given: &str) -> Result<VerifyingKey, BadInput> {
     if let Ok(key) = given.parse() {
         return Ok(key);
+    }
+    if given != "-" && !Path::new(given).exists() {
+        let why = format!("{given} is neither 64 hexadecimal digits nor a file; keyhush officer init creates FILE.pub");
+        return Err(BadInput::wrong("officer", why));
     }
     let text = read_text("officer", Path::new(given))?;
     text.trim().parse().map_err(|_| {
@@ -122,7 +140,8 @@ mod tests {
         assert_eq!(public_key(public.to_str().unwrap()).unwrap(), key);
         assert_eq!(public_key(&key.to_string()).unwrap(), key);
         assert!(public_key(path.to_str().unwrap()).is_err(), "the secret key is not taken for a public one");
-        assert!(secret_key(&public).is_err());
+        assert!(secret_key(&public).unwrap_err().to_string().contains("is a public key"));
+        assert!(public_key("zz").unwrap_err().to_string().contains("neither 64 hexadecimal digits nor a file"));
         assert!(init(&args(&path)).is_err(), "a key is never replaced");
         #[cfg(unix)]
         {

@@ -53,13 +53,16 @@ mod log;
 use self::log::{Format, Level, Line, Log};
 
 #[derive(Args)]
+#[command(after_help = "\
+Example:
+  keyhush serve words.toml --listen 127.0.0.1:8443 --data data --secrets /mnt/keys/secrets")]
 pub(crate) struct ServeArgs {
     /// Settings file of each task, with data.kind = "devices"; the file's name is the task's name. A privacy officer's approval is read from
     /// TASK.approval next to it. Tasks of keyhush task create need not be named
     #[arg(value_name = "TASK.toml")]
     tasks: Vec<PathBuf>,
     /// Address to listen on, such as 0.0.0.0:8443
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: SocketAddr,
     /// Folder for the server's state: one SQLite database, and the models of finished tasks
     #[arg(long, value_name = "DIR")]
@@ -146,13 +149,14 @@ fn serve_until_stopped(args: &ServeArgs, log: &Log) -> anyhow::Result<()> {
     }
     let officers = args.officer.iter().map(|given| public_key(given)).collect::<Result<Vec<_>, _>>()?;
     check_folders(&args.data, &args.secrets).map_err(unopened)?;
+    can_listen(args).map_err(|error| unusable(error.into()))?;
     let certificate = certificate(args);
     let token = token(args)?;
     let limits = Limits::default();
     let mut settings = Settings {
         listen: args.listen,
         data: args.data.clone(),
-        transport: transport(&certificate)?,
+        transport: transport(&certificate, log)?,
         admission: admission(args, token.as_deref())?,
         attestation: args.attest.clone().map(|command| Arc::new(ByCommand::new(command)) as Arc<dyn Attestation>),
         enrolments: EnrolmentLimits { an_hour: args.enrolments, an_hour_by_address: args.enrolments_by_address },
@@ -190,6 +194,20 @@ fn serve_until_stopped(args: &ServeArgs, log: &Log) -> anyhow::Result<()> {
         return Err(Interrupted("stopped; nothing is lost\nresume with the same command".to_owned()).into());
     }
     Ok(())
+}
+
+/// An address and a port in numbers: what a name stands for may change.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected ADDRESS:PORT with numbers, such as 127.0.0.1:8443".to_owned())
+}
+
+/// Whether the server may listen where it is to, before anything is created for it.
+fn can_listen(args: &ServeArgs) -> Result<(), ListenError> {
+    let address = args.listen;
+    if args.plain_http && !address.ip().to_canonical().is_loopback() {
+        return Err(ListenError::PlainElsewhere { address });
+    }
+    std::net::TcpListener::bind(address).map(drop).map_err(|error| ListenError::Address { address, error })
 }
 
 /// Errors that a person can mend are bad input.
@@ -283,21 +301,22 @@ fn names_of(listen: IpAddr) -> Vec<String> {
     names
 }
 
-fn transport(certificate: &Certificate<'_>) -> anyhow::Result<Transport> {
+fn transport(certificate: &Certificate<'_>, log: &Log) -> anyhow::Result<Transport> {
     Ok(match certificate {
         Certificate::None => Transport::PlainOnLoopback,
         Certificate::Given(certificate, key) => {
-            Transport::Tls(Arc::new(told(Identity::from_files(certificate, key).map_err(unusable)?)))
+            Transport::Tls(Arc::new(told(Identity::from_files(certificate, key).map_err(unusable)?, log)))
         }
         Certificate::Made { folder, names } => {
-            Transport::Tls(Arc::new(told(self_signed(folder, names).map_err(unusable)?)))
+            Transport::Tls(Arc::new(told(self_signed(folder, names).map_err(unusable)?, log)))
         }
     })
 }
 
 /// The log has it when a certificate is replaced, or is not.
-fn told(identity: Identity) -> Identity {
-    identity.telling(|words| eprintln!("{words}"))
+fn told(identity: Identity, log: &Log) -> Identity {
+    let log = log.clone();
+    identity.telling(move |words| log.write(Line::new(Level::Info, "certificate", words)))
 }
 
 /// Where the token lies: the operator's file, or one that is drawn. None where anybody may enrol.

@@ -34,6 +34,19 @@ fn shells_complete_what_there_is() {
         assert!(script.contains(wants) && script.contains("track"), "{shell}");
     }
     toy.refused(&["generate", "completions", "csh"]);
+    // Where nobody reads it ends quietly, and where it cannot be written it says so.
+    #[cfg(target_os = "linux")]
+    for (line, code, words) in [
+        ("{ \"$0\" generate completions bash; echo $? >code; } | true; exit $(cat code)", 0, ""),
+        ("\"$0\" generate completions bash >/dev/full", 1, "error: the script cannot be written"),
+        ("\"$0\" init --json >/dev/full", 1, "error: the output cannot be written"),
+    ] {
+        let mut shell = std::process::Command::new("sh");
+        let out = shell.current_dir(toy.path(".")).args(["-c", line, env!("CARGO_BIN_EXE_keyhush")]).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.code() == Some(code) && said.starts_with(words), "{line}: {said}");
+        assert!(!said.contains("panicked"), "{line}: {said}");
+    }
     toy.refused(&["completions", "bash"]);
 }
 

@@ -157,6 +157,13 @@ fn what_cannot_be_meant_is_refused_in_a_line_that_says_what_to_do() {
         assert!(said.contains(words) && said.starts_with("error: "), "{args:?}: {said}");
         assert!(!here.join("state").exists() && !here.join("run").exists(), "{args:?} left something behind");
     }
+    // Where it cannot listen nothing is created for it.
+    for flags in [&["0.0.0.0:0", "--plain-http"][..], &["203.0.113.1:0"]] {
+        let new = ["serve", "words.toml", "--anybody", "--data", "new", "--secrets", "newer", "--listen"];
+        let (code, _, said) = ends(here, &[&new[..], flags].concat());
+        assert_eq!(code, Some(2), "{flags:?}: {said}");
+        assert!(!here.join("new").exists() && !here.join("newer").exists(), "{flags:?} left folders behind");
+    }
 }
 
 /// Whoever follows the page has a task that is served, and is told what it waits for.
@@ -452,6 +459,14 @@ fn a_task_is_paused_resumed_and_stopped_while_its_server_runs() {
     drop(server);
     let gone = task(folder, &["list"]);
     assert_eq!((gone["state"].as_str(), gone["wanted"].as_str()), (Some("not_served"), Some("pause")), "{gone}");
+    // Without its settings file it is not continued, and that is said.
+    let mut other = keyhush();
+    other.current_dir(folder).args(["serve", "--listen", "127.0.0.1:0", "--data", "data", "--secrets", "secrets"]);
+    let mut other = Killed::of(other.args(PLAIN).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
+    let lines = BufReader::new(other.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let said: Vec<String> = lines.take_while(|line| !line.contains("listening on ")).collect();
+    assert!(said.iter().any(|line| line.contains("words: has begun and is not served")), "{said:?}");
+    drop(other);
     let (mut server, _) = serve(folder, &address, &PLAIN);
     wait_for(folder, |task| task["state"] == "paused");
     std::thread::sleep(Duration::from_millis(1200));

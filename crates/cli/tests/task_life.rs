@@ -281,12 +281,16 @@ fn what_cannot_be_meant_is_refused_with_what_to_do() {
     let here = folder.path();
     fs::write(here.join("words.toml"), settings(&[])).unwrap();
     fs::write(here.join("empty"), "").unwrap();
+    fs::write(here.join("typo.toml"), "rounds = 1\nparticipation.cohrt = 3\n").unwrap();
     done(here, &["officer", "init", "--key", "officer.key"]);
     done(here, &["access", "create", "first", "--role", "viewer", "--secrets", "tokens"]);
     let realm = "0".repeat(64);
     for (args, words) in [
         (&["officer", "init", "--key", "officer.key"][..], "a key is never replaced"),
         (&["officer", "show", "--key", "empty"], "chmod 600"),
+        (&["officer", "show", "--key", "officer.key.pub"], "is a public key"),
+        (&["task", "create", "typo.toml", "--data", "."], "typo.toml: "),
+        (&["task", "list", "--server", "localhost:1", "--access", "empty"], "write https:// before it"),
         (&["task", "list"], "--data is missing"),
         (&["task", "list", "--data", "nowhere"], "--data: database nowhere"),
         (&["task", "list", "--server", "http://localhost:1"], "KEYHUSH_ACCESS"),
@@ -296,10 +300,19 @@ fn what_cannot_be_meant_is_refused_with_what_to_do() {
         (&["task", "approve", "words.toml", "--key", "officer.key", "--realm", "00"], "--realm"),
         (&["task", "approve", "words.toml", "--key", "officer.key", "--data", "."], "no server was started on it"),
         (&["access", "list", "--secrets", "nowhere"], "--secrets: there is no folder nowhere"),
-        (&["access", "create", "a b", "--role", "viewer", "--secrets", "s"], "a token's name"),
+        (
+            &["access", "create", "ann", "--role", "viewer", "--secrets", "nowhere"],
+            "--secrets: there is no folder nowhere",
+        ),
+        (&["access", "create", "a b", "--role", "viewer", "--secrets", "."], "a token's name"),
         (&["access", "create", "ann", "--role", "owner", "--secrets", "s"], "viewer, operator or officer"),
         (&["access", "revoke", "ann", "--secrets", "tokens"], "no token is called"),
         (&["privacy", "verify", "home", "--officer", "officer.key"], "home"),
+        (&["serve", "--listen", "localhost:0", "--data", "d", "--secrets", "s"], "ADDRESS:PORT with numbers"),
+        (
+            &["serve", "--listen", "127.0.0.1:0", "--data", "d", "--secrets", "s", "--officer", "zz"],
+            "neither 64 hexadecimal digits nor a file",
+        ),
         (
             &["serve", "--listen", "127.0.0.1:0", "--data", "d", "--secrets", "s", "--officer", "officer.key"],
             "--officer",

@@ -344,6 +344,10 @@ fn the_doctor_finds_nothing_at_a_server_that_is_well_and_leaves_it_as_it_is() {
     let before = files(&here.join("secrets"));
     let database = fs::read(here.join("data/keyhush.sqlite")).unwrap();
     fails(&doctor(here, &["--server", &url]), &["connection"], "cannot connect");
+    // What is missing here is no firewall's fault.
+    let out = doctor(here, &["--server", "https://localhost:1", "--pin", "none"]);
+    fails(&out, &["connection"], "the certificate none");
+    assert!(findings(&out)["connection"]["do"].as_str().unwrap().contains("--pin"), "{:#?}", findings(&out));
     assert!(files(&here.join("secrets")) == before, "secrets were changed");
     assert!(fs::read(here.join("data/keyhush.sqlite")).unwrap() == database, "the database was changed");
     assert!(files(&here.join("data")).keys().all(|path| !path.to_string_lossy().contains(".doctor")));
@@ -492,6 +496,30 @@ fn certificate(from: (i32, u8), until: (i32, u8)) -> (String, String) {
     parameters.distinguished_name.push(rcgen::DnType::CommonName, format!("of {from:?} to {until:?}"));
     let key = rcgen::KeyPair::generate().unwrap();
     (parameters.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
+
+/// To another user all files look as if they were not there: nothing of them is said to be well, missing, or restored from a backup.
+#[test]
+fn who_is_not_the_servers_user_is_told_so() {
+    let well = world();
+    let as_nobody = |args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.current_dir(well.path()).args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.arg(keyhush().get_program()).args(args).output()
+    };
+    fs::set_permissions(well.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    if !as_nobody(&["--version"]).is_ok_and(|out| out.status.success()) {
+        return eprintln!("not tried: this machine does not let us run the program as another user");
+    }
+    let out = as_nobody(&["doctor", "--data", "data", "--secrets", "secrets", "--json"]).unwrap();
+    let found = findings(&out);
+    for check in ["secrets", "data", "database"] {
+        assert_eq!(found[check]["verdict"], "failure", "{check}: {found:#?}");
+        assert!(found[check]["found"].as_str().unwrap().contains("permission denied"), "{check}: {found:#?}");
+    }
+    let out = as_nobody(&["task", "list", "--data", "data"]).unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(2) && said.contains("runuser -u keyhush"), "{said}");
 }
 
 #[test]

@@ -191,6 +191,11 @@ pub enum Happened<'a> {
         /// The reason.
         why: &'a str,
     },
+    /// A task has begun and is not over, and this server was not given it.
+    NotServed {
+        /// The task's name.
+        task: &'a str,
+    },
     /// A task cannot continue; the others do.
     Broken {
         /// The task's name.
@@ -430,7 +435,7 @@ pub fn serve<S: State>(
     if ready.is_empty() && ends_with_tasks {
         return Err(ServeError::NoTask);
     }
-    leave_others(&ready, state)?;
+    leave_others(&ready, state, happens)?;
     let mut coordinator = Coordinator::new(Arc::clone(&store), admission, pace, now_ms())?;
     for task in &ready {
         let entering = Entering::of(task, &*store, orders.of(&task.name))?;
@@ -484,9 +489,13 @@ fn runtime() -> Result<tokio::runtime::Runtime, ServeError> {
     built.map_err(ServeError::Threads)
 }
 
-/// Tasks that were served before and are not now are listed as not served. Of those that are over devices are forgotten, where a crash was
+/// Tasks that were served before and are not now are listed as not served, and it is said of those that are not over. Of those that are over devices are forgotten, where a crash was
 /// quicker.
-fn leave_others<S: State>(ready: &[Ready<S::Task>], state: &S) -> Result<(), ServeError> {
+fn leave_others<S: State>(
+    ready: &[Ready<S::Task>],
+    state: &S,
+    happens: &(dyn Fn(&Happened<'_>) + Sync),
+) -> Result<(), ServeError> {
     for name in state.names()? {
         if ready.iter().any(|task| task.name == name) {
             continue;
@@ -494,7 +503,12 @@ fn leave_others<S: State>(ready: &[Ready<S::Task>], state: &S) -> Result<(), Ser
         let task = state.read_task(&name)?;
         let home = task.home();
         let Some(note) = task.note()? else { continue };
-        if home.is_begun()? && Ledger::open(home.read_store()?, None, &[])?.is_closed() {
+        let is_begun = home.is_begun()?;
+        let is_closed = is_begun && Ledger::open(home.read_store()?, None, &[])?.is_closed();
+        if is_begun && !is_closed {
+            happens(&Happened::NotServed { task: &name });
+        }
+        if is_closed {
             let digests = [Some(&note.digest), note.evaluation.as_ref()].into_iter().flatten();
             let forget = digests.filter_map(|digest| unhex(digest).ok());
             state

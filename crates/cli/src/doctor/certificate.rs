@@ -14,7 +14,8 @@ use prost::Message as _;
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use server::http::{Identity, fingerprint};
 
-use super::{DoctorArgs, Finding, x509};
+use super::{AS_WHOM, DoctorArgs, Finding, x509};
+use crate::reach;
 
 /// Before this many days it is said that a certificate expires.
 const SOON_DAYS: i64 = 14;
@@ -22,8 +23,9 @@ const SOON_DAYS: i64 = 14;
 pub(super) fn look(args: &DoctorArgs, realm: Option<[u8; 32]>) -> Vec<Finding> {
     let mut findings = Vec::new();
     match files(args) {
-        Some((chain, key)) => findings.extend(of_files(&chain, &key)),
-        None => findings
+        Ok(Some((chain, key))) => findings.extend(of_files(&chain, &key)),
+        Err(why) => findings.push(Finding::failure("certificate", why, AS_WHOM)),
+        Ok(None) => findings
             .push(Finding::ok("certificate", "none in the secrets folder, and none was given with --certificate")),
     }
     if let Some(address) = &args.server {
@@ -33,13 +35,17 @@ pub(super) fn look(args: &DoctorArgs, realm: Option<[u8; 32]>) -> Vec<Finding> {
 }
 
 /// What was given, or what the server generated; older servers put it with their data.
-fn files(args: &DoctorArgs) -> Option<(PathBuf, PathBuf)> {
+fn files(args: &DoctorArgs) -> Result<Option<(PathBuf, PathBuf)>, String> {
     if let (Some(chain), Some(key)) = (&args.certificate, &args.key) {
-        return Some((chain.clone(), key.clone()));
+        return Ok(Some((chain.clone(), key.clone())));
     }
-    let made = [args.secrets.join("tls"), args.data.join("tls")];
-    let folder = made.into_iter().find(|folder| folder.join("cert.pem").exists())?;
-    Some((folder.join("cert.pem"), folder.join("key.pem")))
+    for folder in [args.secrets.join("tls"), args.data.join("tls")] {
+        let chain = folder.join("cert.pem");
+        if reach::is_there(&chain)? {
+            return Ok(Some((chain, folder.join("key.pem"))));
+        }
+    }
+    Ok(None)
 }
 
 fn of_files(chain: &Path, key: &Path) -> Vec<Finding> {
@@ -142,14 +148,20 @@ fn as_a_device(address: &str, args: &DoctorArgs, realm: Option<[u8; 32]>) -> Vec
         (Some(pin), _) => Trust::Pinned(pin.clone()),
         (None, Some(roots)) => Trust::Roots(roots.clone()),
         (None, None) => match files(args) {
-            Some((chain, _)) if address.starts_with("https:") => Trust::Pinned(chain),
+            Ok(Some((chain, _))) if address.starts_with("https:") => Trust::Pinned(chain),
             _ => Trust::Loopback,
         },
     };
-    let said = Server::new(address, &trust, 1).map_err(|error| error.to_string()).and_then(|server| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
-        runtime.block_on(server.hello()).map_err(|error| error.to_string())
-    });
+    let server = match Server::new(address, &trust, 1) {
+        Ok(server) => server,
+        // Nothing was asked yet: what is wrong is here.
+        Err(error) => {
+            let next = "give the server's address, and a file with its certificate (--pin) or with the roots (--roots)";
+            return vec![Finding::failure(check, error.to_string(), next)];
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string());
+    let said = runtime.and_then(|runtime| runtime.block_on(server.hello()).map_err(|error| error.to_string()));
     let hello =
         said.and_then(|bytes| Hello::decode(bytes).map_err(|_| "the answer is not one of a Keyhush server".to_owned()));
     let hello = match hello {

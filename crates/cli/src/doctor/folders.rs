@@ -1,7 +1,7 @@
 //! The folders of a server: who can read them, where they are, and how much room there is.
 
 use std::{
-    fs,
+    fs, io,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
@@ -9,6 +9,7 @@ use std::{
 use server::{disk, sqlite::check_folders};
 
 use super::{Finding, bytes};
+use crate::reach;
 
 /// Files of secrets that are looked at, at most: one folder for each task.
 const MOST_FILES: usize = 10_000;
@@ -42,14 +43,7 @@ fn private(check: &'static str, folder: &Path) -> Finding {
     while let Some(path) = waiting.pop() {
         let found = match fs::symlink_metadata(&path) {
             Ok(found) => found,
-            Err(error) => {
-                let what = format!("{} cannot be looked at: {error}", path.display());
-                return Finding::failure(
-                    check,
-                    what,
-                    format!("give the --{check} folder of keyhush serve, and run this as the server's user"),
-                );
-            }
+            Err(error) => return unreached(check, &path, &error),
         };
         looked += 1;
         let mode = found.permissions().mode() & 0o777;
@@ -61,10 +55,19 @@ fn private(check: &'static str, folder: &Path) -> Finding {
             loose.push((path.clone(), mode, found.is_dir()));
         }
         if found.is_dir() && looked < MOST_FILES && check == "secrets" {
-            waiting.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+            let all =
+                fs::read_dir(&path).and_then(|all| all.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, _>>());
+            match all {
+                Ok(all) => waiting.extend(all),
+                Err(error) => return unreached(check, &path, &error),
+            }
         } else if path == *folder {
-            waiting.push(folder.join(server::sqlite::DATABASE));
-            waiting.retain(|path| path.exists());
+            let database = folder.join(server::sqlite::DATABASE);
+            match database.try_exists() {
+                Ok(true) => waiting.push(database),
+                Ok(false) => {}
+                Err(error) => return unreached(check, &database, &error),
+            }
         }
     }
     let Some((path, mode, is_folder)) = loose.first() else {
@@ -76,10 +79,15 @@ fn private(check: &'static str, folder: &Path) -> Finding {
         check,
         format!("others can reach {} (mode {mode:03o}){more}", path.display()),
         format!(
-            "chmod {wanted} {}; if others may have read secrets, see the deployment guide on lost keys",
+            "chmod {wanted} {}; if others may have read secrets, see \"When a key leaks\" in docs/DEPLOY.md",
             path.display()
         ),
     )
+}
+
+/// Whose permissions are not known are not said to be right.
+fn unreached(check: &'static str, path: &Path, error: &io::Error) -> Finding {
+    Finding::failure(check, reach::unreached(path, error), super::AS_WHOM)
 }
 
 fn room(data: &Path) -> Finding {

@@ -20,9 +20,18 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use crate::failure::{BadInput, Told};
+use crate::{
+    failure::{BadInput, Told},
+    reach,
+};
+
+/// What to do where permission is denied.
+const AS_WHOM: &str = "give the folders of keyhush serve, and run this as the server's user";
 
 #[derive(Args)]
+#[command(after_help = "\
+Example:
+  keyhush doctor --data /var/lib/keyhush/data --secrets /var/lib/keyhush/secrets")]
 pub(crate) struct DoctorArgs {
     /// Data folder of the server (--data of keyhush serve)
     #[arg(long, value_name = "DIR")]
@@ -91,7 +100,7 @@ impl Finding {
 
 /// Runs `keyhush doctor`.
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<()> {
-    if !args.data.is_dir() {
+    if !reach::is_folder(&args.data).map_err(|why| BadInput::wrong("data", why))? {
         let problem = format!("{} is no folder; give the --data folder of keyhush serve", args.data.display());
         return Err(BadInput::wrong("data", problem).into());
     }

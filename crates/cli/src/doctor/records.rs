@@ -10,10 +10,15 @@ use server::{
 };
 
 use super::{Finding, bytes};
+use crate::reach;
 
 /// Findings, and the realm of the server, which it says to devices.
 pub(super) fn look(data: &Path, secrets: &Path) -> (Vec<Finding>, Option<[u8; 32]>) {
-    if !data.join(DATABASE).exists() {
+    let is_there = match reach::is_there(&data.join(DATABASE)) {
+        Ok(is_there) => is_there,
+        Err(why) => return (vec![Finding::failure("database", why, super::AS_WHOM)], None),
+    };
+    if !is_there {
         let what = format!("{} has no database yet", data.display());
         let next = "nothing to do if no server was started with this folder; otherwise restore it";
         return (vec![Finding::hint("database", what, next)], None);

@@ -116,7 +116,7 @@ impl Log {
     }
 
     /// Writes a line, with the time where nobody watches.
-    fn write(&self, line: Line) {
+    pub(crate) fn write(&self, line: Line) {
         match self.format {
             Format::Json => eprintln!("{}", line.json(&jiff::Timestamp::now().to_string())),
             Format::Text => {
@@ -137,7 +137,10 @@ impl Log {
 
     /// Something happened.
     pub(crate) fn happened(&self, happened: &Happened<'_>) {
-        let matters = matches!(happened, Happened::Listening(_) | Happened::Refused { .. } | Happened::Broken { .. });
+        let matters = matches!(
+            happened,
+            Happened::Listening(_) | Happened::Refused { .. } | Happened::NotServed { .. } | Happened::Broken { .. }
+        );
         if matters || !self.quiet {
             self.write(line(happened));
         }
@@ -226,6 +229,10 @@ fn line(happened: &Happened<'_>) -> Line {
             .with("reason", json!(failed.reason)),
         Happened::Created { task } => Line::of(Info, "created", task, "created"),
         Happened::Refused { task, why } => Line::of(Error, "refused", task, format!("refused, and not begun: {why}")),
+        Happened::NotServed { task } => {
+            let words = "has begun and is not served: name its settings file (TASK.toml), to continue or to stop it";
+            Line::of(Warning, "not_served", task, words)
+        }
         Happened::Over { task, folder } => {
             let words = format!("finished; model, statement and ledger are in {}", folder.display());
             Line::of(Info, "finished", task, words).with("folder", folder.display().to_string())

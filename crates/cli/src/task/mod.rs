@@ -65,6 +65,10 @@ pub(crate) struct One {
 }
 
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  keyhush task create words.toml --data /var/lib/keyhush/data
+  keyhush task create words.toml --server https://example.org:8443 --roots ca.pem --access officer.token")]
 pub(crate) struct Create {
     /// Settings file of the task, with data.kind = "devices"; the file's name is the task's name. Whatever it reads is named by whole paths on the
     /// server's machine
@@ -109,7 +113,7 @@ fn create(args: &Create) -> anyhow::Result<()> {
     let (name, settings) = (name_of(&args.settings), read_settings(&args.settings)?);
     let approval = approval::read(args.approval.as_deref(), &args.settings)?;
     let place = args.of.at.place()?;
-    place.create(&NewTask { name: name.clone(), settings, approval })?;
+    place.create(&NewTask { name: name.clone(), settings, approval }, &args.settings)?;
     // A server that runs takes it up within moments, or refuses it.
     let until = Instant::now() + PATIENCE;
     let now = loop {

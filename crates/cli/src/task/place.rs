@@ -1,6 +1,9 @@
 //! Where a server is: on this machine, by its data folder, or anywhere, by its admin API.
 
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use agent::http::{Server, Trust};
 use clap::Args;
@@ -21,7 +24,7 @@ use server::{
 };
 
 use super::Shown;
-use crate::{failure::BadInput, model_folder::read_text, serve::refused};
+use crate::{failure::BadInput, model_folder::read_text, reach, serve::refused};
 
 /// The variable that has an access token where no file is named.
 const ACCESS: &str = "KEYHUSH_ACCESS";
@@ -58,7 +61,8 @@ impl Where {
         let trust = match (&self.roots, &self.pin) {
             (Some(roots), _) => Trust::Roots(roots.clone()),
             (_, Some(pin)) => Trust::Pinned(pin.clone()),
-            _ if address.starts_with("http://") => Trust::Loopback,
+            // What is wrong with an address is said before what is missing beside it.
+            _ if address.starts_with("http://") || !address.contains("://") => Trust::Loopback,
             _ => {
                 let why = "this command must be able to authenticate the server. Use --roots FILE for a certificate authority, or --pin FILE for the server's own certificate (secrets/tls/cert.pem, if keyhush serve created it)";
                 return Err(BadInput::missing("roots", why).into());
@@ -66,7 +70,7 @@ impl Where {
         };
         let token = match &self.access {
             Some(path) => read_text("access", path)?,
-            None => std::env::var(ACCESS).map_err(|_| {
+            None => std::env::var(ACCESS).ok().filter(|token| !token.trim().is_empty()).ok_or_else(|| {
                 let why = format!("give a file with an access token, or set {ACCESS}; keyhush access create creates tokens on the server's machine");
                 BadInput::missing("access", why)
             })?,
@@ -135,6 +139,11 @@ impl Api {
             return Ok(bytes.into());
         }
         let words = match serde_json::from_slice::<Told>(&bytes) {
+            Ok(Told { detail, .. }) if status == StatusCode::UNAUTHORIZED => {
+                format!(
+                    "{detail}; check --access FILE or {ACCESS}: keyhush access list shows on the server's machine which tokens there are"
+                )
+            }
             Ok(Told { detail, next }) => format!("{detail}; {next}"),
             Err(_) if status == StatusCode::NOT_FOUND => {
                 "the server has no admin API here: is it keyhush serve, without --no-console?".to_owned()
@@ -190,11 +199,11 @@ impl Place {
         }
     }
 
-    /// Creates a task.
-    pub(super) fn create(&self, new: &NewTask) -> anyhow::Result<()> {
+    /// Creates a task, whose settings are of a file.
+    pub(super) fn create(&self, new: &NewTask, file: &Path) -> anyhow::Result<()> {
         match self {
             Self::Data(data) => {
-                if !data.is_dir() {
+                if !there(data, reach::is_folder)? {
                     let why = format!("there is no folder {self}; give the --data folder of keyhush serve");
                     return Err(BadInput::wrong("data", why).into());
                 }
@@ -203,7 +212,10 @@ impl Place {
                     let task = (new.name.as_str(), new.settings.as_str());
                     check_new(state.as_ref(), &created, task, new.approval.as_ref(), None).map(drop)
                 };
-                created.create(&new.name, &new.settings, new.approval.as_ref(), check).map_err(refused)
+                created.create(&new.name, &new.settings, new.approval.as_ref(), check).map_err(|error| match error {
+                    ServeError::Config(error) => BadInput::Refused(format!("{}: {error}", file.display())).into(),
+                    other => refused(other),
+                })
             }
             Self::Server(api) => api.call(Method::POST, "/api/tasks", Some(serde_json::to_vec(new)?)).map(drop),
         }
@@ -270,6 +282,7 @@ impl Place {
     /// The state in a data folder; none where no server was started on it, and tasks were created for one.
     fn state(&self) -> anyhow::Result<Option<SqliteState>> {
         let Self::Data(data) = self else { return Ok(None) };
+        there(&data.join(DATABASE), reach::is_there)?;
         match SqliteState::read(data) {
             Ok(state) => Ok(Some(state)),
             Err(DatabaseError::Missing { .. }) if data.join("tasks").is_dir() => Ok(None),
@@ -283,10 +296,17 @@ impl Place {
     /// The same, also where nothing was created yet: a folder for a server that is to be started.
     fn state_or_none(&self) -> anyhow::Result<Option<SqliteState>> {
         match self {
-            Self::Data(data) if data.is_dir() && !data.join(DATABASE).exists() => Ok(None),
+            Self::Data(data) if there(data, reach::is_folder)? && !there(&data.join(DATABASE), reach::is_there)? => {
+                Ok(None)
+            }
             _ => self.state(),
         }
     }
+}
+
+/// Looks at a path of the data folder; what may not be looked at is not said to be missing.
+fn there(path: &Path, look: fn(&Path) -> Result<bool, String>) -> Result<bool, BadInput> {
+    look(path).map_err(|why| BadInput::wrong("data", why))
 }
 
 /// A realm as it is written.
