@@ -475,7 +475,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let alert = async {
             let (mut stream, _) = listener.accept().await.unwrap();
-            tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 4096]).await.unwrap();
+            let asked = tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 4096]).await.unwrap();
+            assert!(asked > 0);
             tokio::io::AsyncWriteExt::write_all(&mut stream, &[21, 3, 3, 0, 2, 2, 70]).await.unwrap();
         };
         let server = Server::new(&format!("http://{address}"), &Trust::Loopback, 1).unwrap();
