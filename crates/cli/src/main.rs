@@ -5,6 +5,8 @@
 
 #[cfg(feature = "network")]
 mod access;
+#[cfg(feature = "network")]
+mod approval;
 mod audit;
 #[cfg(feature = "network")]
 mod backup;

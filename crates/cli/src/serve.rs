@@ -34,11 +34,11 @@ use server::{
 };
 
 use crate::{
+    approval,
     failure::{BadInput, Interrupted, Told},
     interrupt,
     model_folder::{read_settings, read_text},
     officer::public_key,
-    task::approval,
     train::MachineArgs,
 };
 
@@ -234,7 +234,7 @@ fn written(path: &Path, set: &[String]) -> anyhow::Result<Written> {
     let config = Document::new(&text, set).and_then(|document| document.config());
     // There may be several tasks: which one is wrong is said too.
     let config = config.map_err(|e| BadInput::Refused(format!("{}: {e}", path.display())))?;
-    let approval = approval(None, path)?;
+    let approval = approval::read(None, path)?;
     Ok(Written { name, config, approval })
 }
 

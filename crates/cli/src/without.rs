@@ -47,7 +47,7 @@ pub(crate) mod no_network {
     }
 
     pub(crate) mod rotate {
-        pub(crate) use super::task::{Command as What, run};
+        pub(crate) use super::subcommands::{Command as What, run};
     }
 
     pub(crate) mod device {
@@ -63,10 +63,14 @@ pub(crate) mod no_network {
     }
 
     pub(crate) mod access {
-        pub(crate) use super::task::{Command, run};
+        pub(crate) use super::subcommands::{Command, run};
     }
 
     pub(crate) mod task {
+        pub(crate) use super::subcommands::{Command, run};
+    }
+
+    mod subcommands {
         use super::{BadInput, NETWORK, OsString, Subcommand, missing};
 
         /// Whatever is to be done.

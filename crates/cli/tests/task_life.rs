@@ -96,6 +96,15 @@ fn wait_until(folder: &Path, name: &str, state: &str) -> Value {
     }
 }
 
+/// Moments after the ledger of a task is closed its model, statement and ledger are where people find them; the ledger comes last.
+fn written(folder: &Path, name: &str) {
+    let began = Instant::now();
+    while !folder.join("data/models").join(name).join("ledger.jsonl").exists() {
+        assert!(began.elapsed() < PATIENCE, "{name} is not written where people find it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 fn devices(address: &str) -> Killed {
     let mut devices = keyhush();
     devices.args(["device", "--server", address, "--synthetic", "--count", DEVICES]);
@@ -160,13 +169,7 @@ fn a_task_is_approved_created_trained_taken_home_and_counted_in_the_next() {
     let listed = ok(&["task", "list"], "viewer");
     assert!(listed.contains("words: finished") && !listed.contains("enrolled"), "{listed}");
     assert!(ok(&["task", "list"], "operator").contains("40 enrolled"));
-    // Moments after its ledger is closed its model is there.
-    let last = here.join("data/models/words/ledger.jsonl");
-    let began = Instant::now();
-    while !last.exists() {
-        assert!(began.elapsed() < PATIENCE, "it is not written where people find it");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    written(here, "words");
     ok(&["task", "export", "words", "--out", "home"], "operator");
     let key = fs::read_to_string(here.join("officer.key.pub")).unwrap();
     let verified = done(here, &["privacy", "verify", "home", "--officer", "officer.key.pub"]);
@@ -197,6 +200,7 @@ fn a_task_is_approved_created_trained_taken_home_and_counted_in_the_next() {
     drop(crowd);
     let crowd = devices(&address);
     let next = wait_until(here, "more", "over");
+    written(here, "more");
     let epsilon = |task: &Value| task["ledger"]["holds"]["epsilon"].as_f64().unwrap();
     assert!(epsilon(&next) > 1.2 * epsilon(&over), "{next} after {over}");
     let statement = fs::read_to_string(here.join("data/models/more/statement.md")).unwrap();
@@ -278,6 +282,7 @@ fn what_cannot_be_meant_is_refused_with_what_to_do() {
     fs::write(here.join("words.toml"), settings(&[])).unwrap();
     fs::write(here.join("empty"), "").unwrap();
     done(here, &["officer", "init", "--key", "officer.key"]);
+    done(here, &["access", "create", "first", "--role", "viewer", "--secrets", "tokens"]);
     let realm = "0".repeat(64);
     for (args, words) in [
         (&["officer", "init", "--key", "officer.key"][..], "a key is never replaced"),
@@ -293,7 +298,7 @@ fn what_cannot_be_meant_is_refused_with_what_to_do() {
         (&["access", "list", "--secrets", "nowhere"], "--secrets: there is no folder nowhere"),
         (&["access", "create", "a b", "--role", "viewer", "--secrets", "s"], "a token's name"),
         (&["access", "create", "ann", "--role", "owner", "--secrets", "s"], "viewer, operator or officer"),
-        (&["access", "revoke", "ann", "--secrets", "."], "no token is called"),
+        (&["access", "revoke", "ann", "--secrets", "tokens"], "no token is called"),
         (&["privacy", "verify", "home", "--officer", "officer.key"], "home"),
         (
             &["serve", "--listen", "127.0.0.1:0", "--data", "d", "--secrets", "s", "--officer", "officer.key"],

@@ -124,9 +124,13 @@ fn logged(folder: &Path) -> (Killed, String, Arc<Mutex<Vec<String>>>) {
     let began = Instant::now();
     loop {
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", log.lock().unwrap());
-        let said = log.lock().unwrap().iter().find_map(|line| Some(line.split_once("listening on ")?.1.to_owned()));
-        if let Some(said) = said {
-            return (server, said.trim_end_matches(['"', '}']).to_owned(), log);
+        let listens = |line: &String| {
+            let line: Value = serde_json::from_str(line).ok()?;
+            Some(line["message"].as_str()?.strip_prefix("listening on ")?.to_owned())
+        };
+        let said = log.lock().unwrap().iter().find_map(listens);
+        if let Some(address) = said {
+            return (server, address, log);
         }
         std::thread::sleep(Duration::from_millis(5));
     }

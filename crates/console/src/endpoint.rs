@@ -17,7 +17,7 @@ use crate::{
     Console,
     access::{Role, Who},
     dashboard::Dashboard,
-    metrics,
+    lately::Lately,
     problems::Problem,
 };
 
@@ -114,7 +114,7 @@ pub struct Shared<S> {
     pub(crate) bodies: Reading,
     pub(crate) readers: Arc<Semaphore>,
     /// What metrics were made of last.
-    pub(crate) read: Arc<metrics::Read>,
+    pub(crate) read: Lately,
 }
 
 impl<S: State + 'static> Shared<S> {

@@ -8,6 +8,7 @@
 //! | [`problems`] | why a request is refused, and what to do next (RFC 9457)                                       |
 //! | [`endpoint`] | what an endpoint is, described once, and what answers it                                       |
 //! | [`router`]   | from endpoints, each described once, to routes: who may use it, limits, headers                |
+//! | `lately`     | the state of tasks as it was read a moment ago                                                 |
 //! | [`metrics`]  | numbers for Prometheus, at `/metrics`                                                          |
 //! | [`tasks`]    | the endpoints of tasks                                                                         |
 //! | [`export`]   | what people take home of a task                                                                |
@@ -21,6 +22,7 @@ pub mod access;
 pub mod dashboard;
 pub mod endpoint;
 pub mod export;
+mod lately;
 pub mod metrics;
 mod openapi;
 pub mod problems;

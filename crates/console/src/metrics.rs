@@ -9,17 +9,12 @@
 mod process;
 mod text;
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use axum::{http::StatusCode, response::Response};
 use server::{
     disk,
-    listing::{Listed, Stands, list_in},
+    listing::{Listed, Stands},
     observed::{Count, Ended, Snapshot, StreamSeen},
     sqlite::DATABASE,
     state::State,
@@ -27,7 +22,6 @@ use server::{
 
 use self::text::Text;
 use crate::{
-    Console,
     access::Role,
     endpoint::{self, Asked, Described, Endpoint, Shared},
     problems::Problem,
@@ -35,9 +29,6 @@ use crate::{
 
 /// The media type of the text format.
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// For how long the state of tasks is not read again: their ledgers are opened for it.
-const KEPT: Duration = Duration::from_secs(5);
-
 /// What kind of number it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -58,7 +49,7 @@ pub struct Metric {
     pub kind: Kind,
     /// Who may see it.
     pub role: Role,
-    /// What it is.
+    /// Its meaning, as Prometheus and its users are told.
     pub help: &'static str,
 }
 
@@ -152,24 +143,6 @@ pub(crate) fn endpoints<S: State + 'static>() -> Vec<Endpoint<S>> {
         problems: &[],
     };
     vec![Endpoint::new(described, show)]
-}
-
-/// What was read of tasks last.
-#[derive(Default)]
-pub(crate) struct Read(Mutex<Option<(Instant, Arc<Vec<Listed>>)>>);
-
-impl Read {
-    fn tasks<S: State>(&self, console: &Console<S>) -> Result<Arc<Vec<Listed>>, Problem> {
-        // Whoever asks meanwhile waits for what is read now.
-        let mut read = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, tasks)) = read.as_ref().filter(|(at, _)| at.elapsed() < KEPT) {
-            return Ok(Arc::clone(tasks));
-        }
-        let tasks = list_in(Some(&*console.state), &console.data);
-        let tasks = Arc::new(tasks.map_err(|_| Problem::internal("the state of the tasks cannot be read"))?);
-        *read = Some((Instant::now(), Arc::clone(&tasks)));
-        Ok(tasks)
-    }
 }
 
 async fn show<S: State + 'static>(shared: Arc<Shared<S>>, asked: Asked) -> Result<Response, Problem> {

@@ -35,6 +35,7 @@ use crate::{
     access::{Role, Who},
     dashboard::{self, Dashboard},
     endpoint::{self, Asked, Described, Endpoint, JSON, RequestId, Shared},
+    lately::Lately,
     metrics, openapi,
     problems::Problem,
     tasks,
@@ -67,7 +68,7 @@ pub(crate) fn of<S: State + 'static>(console: Console<S>) -> Router {
     let limits = console.limits;
     let bodies = Reading::new(Limits { room: ROOM, ..limits });
     let dashboard = Dashboard::of(&console);
-    let (readers, read) = (Arc::new(Semaphore::new(READERS)), Arc::default());
+    let (readers, read) = (Arc::new(Semaphore::new(READERS)), Lately::default());
     let shared = Arc::new(Shared { console, dashboard, bodies, readers, read });
     let mut paths: BTreeMap<&'static str, Vec<Endpoint<S>>> = BTreeMap::new();
     for endpoint in endpoints() {

@@ -1,6 +1,6 @@
 //! What the operators of a server may see while it runs (rule P26): counts and times of check-ins and reports, in memory.
 //!
-//! Under zero-out adjacency the guarantee does not hide who came, and all of this is outside the guarantee: whoever shows it says so
+//! Under zero-out adjacency the guarantee does not hide who came, and all of this is outside the guarantee: what shows it says so
 //! ([`OUTSIDE`]). Nothing here is about what somebody typed, and nothing tells one device from another: keys, tickets and addresses never get here. The
 //! coordinator counts how the parts of devices went (`federated::protocol::seen`, with what the shapes mean and which of their signs a server only
 //! infers), and forgets the devices itself.
@@ -88,7 +88,7 @@ pub enum Count {
 }
 
 impl Count {
-    /// All of them.
+    /// All counters.
     pub const ALL: [Self; 21] = [
         Self::CheckIns,
         Self::CheckInsAssigned,
@@ -155,11 +155,11 @@ pub struct Series {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// It is open.
+    /// Devices may still be given it, or report.
     Open,
     /// Its sum was released.
     Released,
-    /// It failed.
+    /// There is no sum, and the ledger says so.
     Failed,
     /// The task was ended, or cannot continue, while it was open.
     GivenUp,
@@ -180,7 +180,7 @@ pub struct AttemptSeen {
     pub opened_ms: u64,
     /// When it was first given to devices.
     pub assigned_ms: Option<u64>,
-    /// When it was over.
+    /// When it was settled, or given up.
     pub ended_ms: Option<u64>,
     /// How it stands, or ended.
     pub ended: Ended,

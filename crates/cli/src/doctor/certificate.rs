@@ -83,7 +83,11 @@ fn dates(fields: &[x509::Fields<'_>], chain: &Path) -> Finding {
             "check the clock of this machine, or wait",
         )
     } else if days < SOON_DAYS {
-        Finding::hint(check, format!("{place} expires at {until}, in {days} days"), renew)
+        Finding::hint(
+            check,
+            format!("{place} expires at {until}, in {}", federated::numbers::counted(days.unsigned_abs(), "day")),
+            renew,
+        )
     } else {
         Finding::ok(
             check,

@@ -102,7 +102,8 @@ fn files(connections: u64) -> Finding {
     let (may, needs) =
         (getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX), connections.saturating_add(OTHER_FILES));
     let shown = if may == u64::MAX { "as many as it wants".to_owned() } else { may.to_string() };
-    let found = format!("a program may open {shown} files and connections; {connections} connections need {needs}");
+    let expected = federated::numbers::counted(connections, "connection");
+    let found = format!("a program may open {shown} files and connections; {needs} are needed for {expected}");
     if may < needs {
         Finding::failure(
             "files",

@@ -57,11 +57,11 @@ pub(crate) struct DoctorArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
-    /// It is as it should be.
+    /// Nothing is wrong.
     Ok,
     /// It may be meant that way.
     Hint,
-    /// It is wrong.
+    /// Something does not work, or is not safe.
     Failure,
 }
 

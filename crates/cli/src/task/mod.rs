@@ -13,15 +13,14 @@ use clap::{Args, Subcommand};
 use console::tasks::NewTask;
 use durable::files;
 use federated::protocol::order::Order;
-use ledger::Approval;
 use serde_json::json;
-use server::{listing::Stands, tasks::created::approval_of};
+use server::listing::Stands;
 
 use self::{
     place::{Place, Where},
     shown::Shown,
 };
-use crate::{failure::BadInput, model_folder::read_settings};
+use crate::{approval, failure::BadInput, model_folder::read_settings};
 
 /// How long a server is given to do what is wanted, before this command says how things stand and leaves.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -106,18 +105,9 @@ fn name_of(settings: &Path) -> String {
     settings.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned()
 }
 
-/// The approval in a file, or in the file next to a task's settings where there is one.
-pub(crate) fn approval(given: Option<&Path>, settings: &Path) -> anyhow::Result<Option<Approval>> {
-    let beside = settings.with_extension("approval");
-    let Some(path) = given.map(Path::to_owned).or_else(|| beside.is_file().then_some(beside)) else { return Ok(None) };
-    let bytes = std::fs::read(&path).map_err(|e| BadInput::wrong("approval", format!("{}: {e}", path.display())))?;
-    let approval = approval_of(&bytes);
-    Ok(Some(approval.map_err(|problem| BadInput::wrong("approval", format!("{}: {problem}", path.display())))?))
-}
-
 fn create(args: &Create) -> anyhow::Result<()> {
     let (name, settings) = (name_of(&args.settings), read_settings(&args.settings)?);
-    let approval = approval(args.approval.as_deref(), &args.settings)?;
+    let approval = approval::read(args.approval.as_deref(), &args.settings)?;
     let place = args.of.at.place()?;
     place.create(&NewTask { name: name.clone(), settings, approval })?;
     // A server that runs takes it up within moments, or refuses it.

@@ -41,7 +41,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// All of them.
+    /// All shapes, the usual one first.
     pub const ALL: [Self; 6] =
         [Self::Completed, Self::Rejected, Self::Wrong, Self::BrokeOff, Self::Spoke, Self::Silent];
 
@@ -82,7 +82,7 @@ impl Shapes {
         self.0[shape as usize] += 1;
     }
 
-    /// How many had this one.
+    /// The devices with this shape.
     #[must_use]
     pub const fn of(&self, shape: Shape) -> u64 {
         self.0[shape as usize]
@@ -143,7 +143,7 @@ pub enum Seen {
         at: AttemptAt,
         /// Whether its sum was released.
         released: bool,
-        /// How far it was.
+        /// Its devices and reports at the end.
         progress: Progress,
         /// How the parts went that are over. Devices that are still at work follow.
         shapes: Shapes,
