@@ -351,7 +351,7 @@
     document.title = signedIn && view.task != null ? `${view.task} \u00b7 Keyhush` : "Keyhush dashboard";
     if (!signedIn) return;
     if (view.task == null) drawList(); else drawTask();
-    // Whoever opens another page by its link hears its title.
+    // Who opens another page by its link hears its title.
     if (drawn !== null && drawn !== `${view.task}`) at(view.task == null ? "list-title" : "task-title")?.focus();
     drawn = `${view.task}`;
   };

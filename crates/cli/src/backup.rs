@@ -6,7 +6,7 @@ use clap::Args;
 use federated::numbers::counted;
 use serde::Serialize;
 use server::{
-    backup::{self, BackupError, Manifest, keys},
+    backup::{self, BackupError, Kept, Made, Manifest, keys},
     sqlite::DatabaseError,
 };
 
@@ -16,6 +16,8 @@ use crate::failure::BadInput;
 #[command(after_help = "\
 A backup has the server's database: ledgers, who took part (as pseudonyms), models, device keys with the day of their enrolment. It has no \
 secret: keys of noise and pseudonyms must be destroyable, so they are in no copy. It is checked from end to end before it gets its name.
+
+Note the SHA-256 that is printed, apart from the backups: keyhush restore --sha256 then shows whether somebody changed the backup since.
 
 Each backup is a new folder in --to, named by its time (UTC). Example, once an hour, keeping two days:
 
@@ -36,7 +38,8 @@ pub(crate) struct BackupArgs {
     /// apart from the backups: who has both knows your devices and can be their server
     #[arg(long, value_name = "DIR", requires = "secrets")]
     keys_to: Option<PathBuf>,
-    /// Remove all but the newest N backups of this server in --to
+    /// Keep this backup and the newest ones before it, N in all, and remove other backups of this server in --to. Those that say they are later than
+    /// this one are kept too, and named
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
     /// Print JSON
@@ -50,15 +53,19 @@ struct Done<'a> {
     backup: PathBuf,
     #[serde(flatten)]
     manifest: &'a Manifest,
+    /// The SHA-256 of backup.json; the one beside it is of the database.
+    manifest_sha256: &'a str,
     keys: Vec<&'static str>,
     removed: Vec<PathBuf>,
+    /// Backups that say they are later than this one.
+    later: Vec<PathBuf>,
 }
 
 /// Runs `keyhush backup`.
 pub(crate) fn run(args: &BackupArgs) -> anyhow::Result<()> {
     let made = jiff::Timestamp::now().strftime("%Y-%m-%dT%H-%M-%S.%3fZ").to_string();
     let folder = args.to.join(&made);
-    let manifest = backup::back_up(&args.data, &folder, &made).map_err(|error| match error {
+    let Made { manifest, sha256 } = backup::back_up(&args.data, &folder, &made).map_err(|error| match error {
         BackupError::Database(missing @ DatabaseError::Missing { .. }) => {
             BadInput::wrong("data", format!("{missing}; give the --data folder of keyhush serve")).into()
         }
@@ -68,12 +75,18 @@ pub(crate) fn run(args: &BackupArgs) -> anyhow::Result<()> {
         (Some(secrets), Some(to)) => keys::copy(secrets, to, &args.to).map_err(refused)?,
         _ => Vec::new(),
     };
-    let removed = match args.keep {
-        Some(keep) => backup::remove_older(&manifest, &args.to, keep as usize).map_err(refused)?,
-        None => Vec::new(),
+    let Kept { removed, later } = match args.keep {
+        Some(keep) => backup::remove_older(&folder, &manifest, keep as usize).map_err(refused)?,
+        None => Kept::default(),
     };
+    for path in &later {
+        eprintln!(
+            "warning: {} says that it was made after this backup. It is kept and not counted: look whether a clock was wrong or somebody put it there, and remove it",
+            path.display()
+        );
+    }
     if args.json {
-        let done = Done { backup: folder, manifest: &manifest, keys, removed };
+        let done = Done { backup: folder, manifest: &manifest, manifest_sha256: &sha256, keys, removed, later };
         println!("{}", serde_json::to_string_pretty(&done)?);
         return Ok(());
     }
@@ -83,6 +96,7 @@ pub(crate) fn run(args: &BackupArgs) -> anyhow::Result<()> {
         let over = if task.over { ", closed" } else { "" };
         println!("  {}: {} in its ledger{over}", task.task, counted(task.head.length, "record"));
     }
+    println!("SHA-256 of its backup.json, to be noted apart from the backups: {sha256}");
     if let Some(to) = args.keys_to.as_ref().filter(|_| !keys.is_empty()) {
         println!("keys that devices know the server by: {} in {}", keys.join(", "), to.display());
     }

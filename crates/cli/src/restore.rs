@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args};
 use federated::numbers::counted;
 use serde::Serialize;
 use server::{
-    backup::{Backup, SalvagedTask},
+    backup::{Backup, Restored, SalvagedTask},
     sqlite::Compared,
 };
 
@@ -29,7 +29,9 @@ If nothing happened since the backup was made, start the server again with the s
 
 writes ledger, statement and model of every task into DIR/TASK. Those tasks are over. Start a new server with new --data and --secrets \
 folders, and a new task whose settings have [model] from = \"DIR/TASK\": it counts the whole plan of the old ledger, which covers whatever was \
-released after the backup. Then --destroy-keys destroys what is left of the old keys."
+released after the backup. Then --destroy-keys destroys what is left of the old keys.
+
+Anyone who can write a backup can write another one that is whole. Give the SHA-256 that keyhush backup printed, if you noted it: --sha256 HEX."
 )]
 pub(crate) struct RestoreArgs {
     /// Folder of one backup, as keyhush backup printed it
@@ -44,10 +46,13 @@ pub(crate) struct RestoreArgs {
     /// Write ledger, statement and model of every task into a folder of its name in this one; no secret is needed
     #[arg(long, value_name = "DIR")]
     salvage: Option<PathBuf>,
+    /// SHA-256 of backup.json as keyhush backup printed it: checked before anything else, and with it every byte of the backup
+    #[arg(long, value_name = "HEX", value_parser = sha256)]
+    sha256: Option<String>,
     /// Only check the backup, and with --secrets whether it is the newest state
     #[arg(long)]
     check: bool,
-    /// After --salvage, destroy the keys of all tasks in --secrets. They can never go on then, whatever turns up
+    /// After --salvage, destroy the keys of all tasks in --secrets, on which no server may run. They can never go on then, whatever turns up
     #[arg(long, requires = "salvage", requires = "secrets")]
     destroy_keys: bool,
     /// Print JSON
@@ -65,6 +70,8 @@ struct Done {
     /// How many times devices were given tasks since, in batches; none where that is not known.
     forgotten: Option<u64>,
     restored: Option<PathBuf>,
+    /// Files of tasks that had not begun, which were not restored.
+    left_out: Vec<String>,
     tasks: Vec<Written>,
     keys_destroyed: Vec<String>,
 }
@@ -85,7 +92,7 @@ struct Written {
 
 /// Runs `keyhush restore`.
 pub(crate) fn run(args: &RestoreArgs) -> anyhow::Result<()> {
-    let backup = Backup::open(&args.backup).map_err(refused)?;
+    let backup = Backup::open(&args.backup, args.sha256.as_deref()).map_err(refused)?;
     let compared = match &args.secrets {
         Some(secrets) => Some(backup.compare(secrets).map_err(refused)?),
         None => None,
@@ -135,6 +142,15 @@ pub(crate) fn run(args: &RestoreArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A SHA-256 in hexadecimal digits.
+fn sha256(text: &str) -> Result<String, String> {
+    if text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        Ok(text.to_owned())
+    } else {
+        Err("must be the 64 hexadecimal digits that keyhush backup printed".to_owned())
+    }
+}
+
 fn knows(backup: &Backup, name: &str) -> bool {
     backup.manifest().tasks.iter().any(|task| task.task == name)
 }
@@ -143,13 +159,19 @@ fn restore(args: &RestoreArgs, backup: &Backup, data: &Path, secrets: &Path) -> 
     if args.salvage.is_some() || args.check {
         return Err(BadInput::out_of_place("data", "--salvage or --check").into());
     }
-    let compared = backup.restore(data, secrets).map_err(refused)?;
+    let Restored { compared, left_out } = backup.restore(data, secrets).map_err(refused)?;
     if args.json {
-        let done = Done { restored: Some(data.to_owned()), ..done(args, backup, Some(&compared)) };
+        let done = Done { restored: Some(data.to_owned()), left_out, ..done(args, backup, Some(&compared)) };
         println!("{}", serde_json::to_string_pretty(&done)?);
         return Ok(());
     }
     println!("{}: restored; nothing happened since the backup was made", data.display());
+    if !left_out.is_empty() {
+        println!(
+            "not restored, since these tasks had not begun and nothing shows who wrote their files: {}. Create those that you want again with keyhush task create",
+            left_out.join(", ")
+        );
+    }
     println!("start the server again with the same command as before");
     Ok(())
 }
@@ -181,6 +203,7 @@ fn done(args: &RestoreArgs, backup: &Backup, compared: Option<&Compared>) -> Don
         newest: compared.map(Compared::is_newest),
         forgotten: compared.map(Compared::forgotten),
         restored: None,
+        left_out: Vec::new(),
         tasks: Vec::new(),
         keys_destroyed: Vec::new(),
     }

@@ -40,7 +40,7 @@ pub(crate) struct Secrets {
 pub(crate) struct Certificate {
     #[command(flatten)]
     of: Secrets,
-    /// Host name of the next certificate, as for --self-signed; may be repeated
+    /// Host name of the next certificate, as for --self-signed; may be repeated. All names of the one in use must be among them
     #[arg(long = "name", value_name = "NAME", required_unless_present = "switch", conflicts_with = "switch")]
     names: Vec<String>,
     /// Put the next certificate in the place of the one in use

@@ -224,6 +224,7 @@ pub(crate) fn unusable(error: HttpError) -> anyhow::Error {
         HttpError::OtherNames { .. } | HttpError::KeyMissing { .. } | HttpError::Certificate { .. } => {
             BadInput::wrong("self-signed", error).into()
         }
+        HttpError::OtherNext { .. } | HttpError::LacksNames { .. } => BadInput::wrong("name", error).into(),
         HttpError::Pem { .. } | HttpError::Identity { .. } => BadInput::wrong("certificate", error).into(),
     }
 }

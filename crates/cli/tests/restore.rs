@@ -132,6 +132,8 @@ fn p17_p21_a_server_whose_disk_is_lost_does_not_go_on_from_an_older_copy_and_a_n
 
     // Rounds go on, and then the disk is lost.
     wait_for(here, |task| rounds(task) >= rounds(&before) + 3);
+    let said = refused(here, &["restore", &copy, "--salvage", "early", "--secrets", "secrets", "--destroy-keys"]);
+    assert!(said.contains("a server runs on the secrets"), "{said}");
     drop(server);
     fs::rename(here.join("data"), here.join("gone")).unwrap();
     let checked = json(here, &["restore", &copy, "--check", "--secrets", "secrets"]);
@@ -261,6 +263,8 @@ fn p17_a_backup_that_is_the_newest_state_is_gone_on_from_and_releases_nothing_tw
     // What cannot be meant is refused, and says what to do.
     for (args, words) in [
         (vec!["restore", "nowhere", "--check"], "is not a backup"),
+        (vec!["restore", &copy, "--check", "--sha256", &"0".repeat(64)], "not the one that was noted"),
+        (vec!["restore", &copy, "--check", "--sha256", "0"], "64 hexadecimal digits"),
         (vec!["restore", &copy, "--data", "data", "--secrets", "secrets"], "is there already"),
         (vec!["restore", &copy, "--salvage", "salvaged", "--secrets", "secrets"], "nothing happened after this backup"),
         (vec!["restore", &copy, "--check", "--secrets", "nowhere"], "is not a folder"),
@@ -288,7 +292,9 @@ fn p17_a_backup_that_is_the_newest_state_is_gone_on_from_and_releases_nothing_tw
 
     drop(server);
     fs::remove_dir_all(here.join("data")).unwrap();
-    let restored = json(here, &["restore", &copy, "--data", "data", "--secrets", "secrets"]);
+    let noted = made["manifest_sha256"].as_str().unwrap();
+    let restored = json(here, &["restore", &copy, "--data", "data", "--secrets", "secrets", "--sha256", noted]);
+    assert_eq!(restored["left_out"], serde_json::json!([]));
     assert_eq!((restored["newest"].as_bool(), restored["forgotten"].as_u64()), (Some(true), Some(0)), "{restored}");
     let (mut server, _) = serve(here, &address, &[]);
     let still = wait_for(here, |task| task["state"] == "paused");

@@ -64,7 +64,7 @@ fn devices_that_pin_the_next_certificate_do_not_notice_when_it_is_used_and_a_new
     let wrong: [(&[&str], &str); 4] = [
         (&["rotate", "certificate", "--secrets", "nowhere", "--name", "localhost"], "that the server made"),
         (&["rotate", "certificate", "--secrets", "secrets", "--switch"], "make one first"),
-        (&["rotate", "certificate", "--secrets", "secrets", "--name", "elsewhere.example"], "elsewhere.example"),
+        (&["rotate", "certificate", "--secrets", "secrets", "--name", "elsewhere.example"], "add --name localhost"),
         (&["rotate", "token", "--secrets", "nowhere"], "that the server drew"),
     ];
     for (args, words) in wrong {

@@ -4,7 +4,10 @@ use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc};
 
 use axum::{
     body::Body,
-    http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE},
+    http::{
+        HeaderMap, HeaderValue, StatusCode,
+        header::{AUTHORIZATION, CONTENT_TYPE},
+    },
     response::Response,
 };
 use bytes::Bytes;
@@ -14,7 +17,7 @@ use server::{http::Reading, state::State};
 use tokio::sync::Semaphore;
 
 use crate::{
-    Console,
+    Console, ConsoleError,
     access::{Role, Who},
     dashboard::Dashboard,
     lately::Lately,
@@ -153,4 +156,29 @@ pub fn with(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Re
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
+}
+
+/// Who asks, if their role is enough.
+pub(crate) fn may<S>(console: &Console<S>, headers: &HeaderMap, role: Role) -> Result<Who, Problem> {
+    let shown = headers.get(AUTHORIZATION).ok_or_else(|| Problem::unauthorized("the request has no access token"))?;
+    let token = shown.to_str().ok().and_then(|shown| shown.split_once(' '));
+    let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
+    let token = token.ok_or_else(|| Problem::unauthorized("the header Authorization has no bearer token"))?;
+    let who = console.access.who(token).map_err(no_access)?;
+    let who = who.ok_or_else(|| Problem::unauthorized("the access token is unknown, or was revoked"))?;
+    if who.role < role { Err(Problem::forbidden(who.role.word(), role.word())) } else { Ok(who) }
+}
+
+/// Nobody is let in where it cannot be told who may be.
+fn no_access(error: ConsoleError) -> Problem {
+    let detail = match error {
+        ConsoleError::Damaged { .. } => "the server's file of access tokens is damaged",
+        ConsoleError::Loose { .. } => "the server's file of access tokens can be read by others",
+        _ => "the server's file of access tokens cannot be read",
+    };
+    let mut problem = Problem::unavailable(detail, 30);
+    problem.next =
+        "run keyhush access list --secrets DIR on the server's machine: it says what is wrong and what to do"
+            .to_owned();
+    problem
 }

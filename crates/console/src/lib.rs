@@ -4,7 +4,8 @@
 //! |--------------|------------------------------------------------------------------------------------------------|
 //! | [`access`]   | tokens and roles: who may see and do what                                                      |
 //! | [`about`]    | what a server says of itself above its tasks, in a demonstration                                |
-//! | [`dashboard`] | the dashboard at `/`: its page, what it is told, and how it hears of changes                   |
+//! | [`dashboard`] | the dashboard at `/`: its page, and what it is told                                           |
+//! | `feed`       | the endpoints of the dashboard, and how its pages hear of changes                              |
 //! | [`problems`] | why a request is refused, and what to do next (RFC 9457)                                       |
 //! | [`endpoint`] | what an endpoint is, described once, and what answers it                                       |
 //! | [`router`]   | from endpoints, each described once, to routes: who may use it, limits, headers                |
@@ -22,6 +23,7 @@ pub mod access;
 pub mod dashboard;
 pub mod endpoint;
 pub mod export;
+mod feed;
 mod lately;
 pub mod metrics;
 mod openapi;

@@ -10,11 +10,8 @@ use axum::{
     Router,
     extract::{Request, State as Shares},
     http::{
-        HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
-        header::{
-            AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-            X_FRAME_OPTIONS,
-        },
+        HeaderName, HeaderValue, Method, StatusCode,
+        header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS},
     },
     middleware::{Next, from_fn},
     response::Response,
@@ -31,10 +28,10 @@ use server::{
 use tokio::{sync::Semaphore, time::timeout};
 
 use crate::{
-    Console, ConsoleError,
-    access::{Role, Who},
+    Console,
     dashboard::{self, Dashboard},
-    endpoint::{self, Asked, Described, Endpoint, JSON, RequestId, Shared},
+    endpoint::{self, Asked, Described, Endpoint, JSON, RequestId, Shared, may},
+    feed,
     lately::Lately,
     metrics, openapi,
     problems::Problem,
@@ -54,7 +51,7 @@ const READERS: usize = 4;
 
 /// All endpoints of the console.
 fn endpoints<S: State + 'static>() -> Vec<Endpoint<S>> {
-    let mut all: Vec<Endpoint<S>> = dashboard::endpoints();
+    let mut all: Vec<Endpoint<S>> = feed::endpoints();
     all.extend(tasks::endpoints());
     all.extend(metrics::endpoints());
     let mut described: Vec<Described> = all.iter().map(|endpoint| endpoint.described).collect();
@@ -175,35 +172,10 @@ fn unreadable(status: StatusCode, words: &'static str, after_s: u64) -> Problem 
     Problem::new(status, "bad-body", "the body cannot be used", words, next)
 }
 
-/// Who asks, if their role is enough.
-pub(crate) fn may<S>(console: &Console<S>, headers: &HeaderMap, role: Role) -> Result<Who, Problem> {
-    let shown = headers.get(AUTHORIZATION).ok_or_else(|| Problem::unauthorized("the request has no access token"))?;
-    let token = shown.to_str().ok().and_then(|shown| shown.split_once(' '));
-    let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
-    let token = token.ok_or_else(|| Problem::unauthorized("the header Authorization has no bearer token"))?;
-    let who = console.access.who(token).map_err(no_access)?;
-    let who = who.ok_or_else(|| Problem::unauthorized("the access token is unknown, or was revoked"))?;
-    if who.role < role { Err(Problem::forbidden(who.role.word(), role.word())) } else { Ok(who) }
-}
-
-/// Nobody is let in where it cannot be told who may be.
-fn no_access(error: ConsoleError) -> Problem {
-    let detail = match error {
-        ConsoleError::Damaged { .. } => "the server's file of access tokens is damaged",
-        ConsoleError::Loose { .. } => "the server's file of access tokens can be read by others",
-        _ => "the server's file of access tokens cannot be read",
-    };
-    let mut problem = Problem::unavailable(detail, 30);
-    problem.next =
-        "run keyhush access list --secrets DIR on the server's machine: it says what is wrong and what to do"
-            .to_owned();
-    problem
-}
-
 /// The schemas that endpoints name.
 fn schemas() -> BTreeMap<&'static str, Value> {
     let mut all = BTreeMap::new();
-    all.extend(dashboard::schemas());
+    all.extend(feed::schemas());
     all.extend(tasks::schemas());
     all
 }

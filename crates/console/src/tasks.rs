@@ -385,11 +385,13 @@ pub(crate) fn schemas() -> BTreeMap<&'static str, Value> {
         &["name", "kind", "about"],
         json!({ "name": { "type": "string" }, "kind": { "type": "string" }, "about": { "type": "string" } }),
     );
+    let vouched = closed(&["what", "digest"], json!({ "what": { "type": "string" }, "digest": hex64 }));
     let approval = closed(
         &["task", "realm", "officer", "signature"],
         json!({
             "task": { "type": "string" },
             "realm": hex64,
+            "vouched": { "description": "What the task reads that the approval covers, as keyhush task approve wrote it.", "type": "array", "items": vouched },
             "officer": hex64,
             "signature": { "type": "string", "pattern": "^[0-9a-f]{128}$" },
         }),

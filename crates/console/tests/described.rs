@@ -102,7 +102,7 @@ fn approved(name: &str, settings: &str, realm: &[u8; 32], officer: &SigningKey) 
     let config = federated::config::Document::new(settings, &[]).unwrap().config().unwrap();
     let checked = server::tasks::planned(name, config, realm).unwrap();
     assert!(checked.holds && checked.epsilon.is_finite());
-    Approval::sign(&checked.plan, name, realm, officer).unwrap()
+    Approval::sign(&checked.plan, checked.vouched, name, realm, officer).unwrap()
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //! |--------------|-------------------------------------------------------------------------------|
 //! | [`settings`] | the settings of its task, for so many devices and rounds                      |
 //! | [`costs`]    | its epsilon, and that of the same plan with a million devices                 |
-//! | [`about`]    | what is happening in it, in a few sentences                                   |
+//! | [`mod@about`]| what is happening in it, in a few sentences                                   |
 //! | [`place`]    | its folder, which is deleted at the end, also of a demo that was killed        |
 //! | [`running`]  | server and devices, from their start to their end                             |
 //! | [`error`]    | why there is no demo                                                          |

@@ -13,6 +13,7 @@ mod coordinator;
 mod devices;
 mod driven;
 mod durable;
+mod earlier;
 mod evaluation;
 mod failed_rounds;
 mod failing;

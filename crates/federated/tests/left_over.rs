@@ -8,7 +8,10 @@ use crate::memory_home::{MemoryHome, Shows};
 use crate::workshop::{self, Idle, all, ledger, means, plan, rest, some, started_from, undecided, whole};
 use keyhush_federated::{
     fleet::Stop,
-    home::{Home, LEDGER_FILE, Log, MODEL_FOLDER, Paper, Records, RunFolder, STATEMENT_JSON},
+    home::{
+        Home, LEDGER_FILE, Log, MODEL_FOLDER, Paper, Records, RunFolder, STATEMENT_JSON,
+        lost::{LOST_FILE, Lost},
+    },
     metrics::{DIAGNOSTICS_FILE, METRICS_FILE, TIMING_FILE},
     run::{self, Kept, Opened, Run, RunError},
 };
@@ -179,4 +182,20 @@ fn p20_what_was_being_written_of_an_attempt_goes_with_the_run() {
     fs::set_permissions(&unfinished, fs::Permissions::from_mode(0o600)).unwrap();
     rest(&run, &["noise_seed="], &mut Idle::default());
     assert_eq!(files(&run.join("secret")), [format!("{LEDGER_FILE}.signing-key")]);
+}
+
+/// A note beside a closed ledger would say of a run that is over that its end was lost.
+#[test]
+fn p17_only_a_ledger_that_is_not_closed_is_salvaged_as_one_that_lost_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let [open, closed] = ["open", "closed"].map(|name| folder.path().join(name));
+    some(&open, &[], 2, &mut Idle::default());
+    whole(&closed, &[], &mut Idle::default());
+    for (run, is_lost) in [(&open, true), (&closed, false)] {
+        let into = run.with_extension("salvaged");
+        let lost = Lost { have: ledger(run).head(), acknowledged: None, why: "a test".into() };
+        run::salvage(&RunFolder::at(run), Some(lost), &into).unwrap();
+        assert_eq!(ledger(&into).is_closed(), !is_lost);
+        assert_eq!(into.join(LOST_FILE).exists(), is_lost, "{}", run.display());
+    }
 }

@@ -10,6 +10,7 @@ use crate::{
     entry::{Body, Charge, Closing, DataChanged, FailedAttempt, FailureReason, Import, ImportKind, Opening, Release},
     error::LedgerError,
     extends::extends,
+    head::Head,
     plan::{Phase, Plan, Start, spoken},
 };
 use privacy::{assumptions::participation_words, event::PrivacyEvent};
@@ -238,19 +239,36 @@ impl Account {
     /// A run that starts from another ledger's model, or comes after another task over the same devices, imports that ledger before it
     /// releases anything (rule P15).
     fn check_started(&self) -> Result<(), LedgerError> {
-        let is_imported = |head| self.imports.iter().any(|i| i.kind != ImportKind::SweepRun && i.head == head);
-        if let Some(head) = self.plan().after.iter().find(|head| !is_imported(**head)) {
+        if let Some(head) = self.earlier_missing().next() {
             return Err(LedgerError::plan(
                 "after",
                 format!("the ledger of the earlier task, {head}, must be imported first"),
             ));
         }
-        let Start::Ledger { head } = self.plan().start else { return Ok(()) };
-        let imported = self.imports.iter().any(|i| i.kind == ImportKind::StartingModel && i.head == head);
-        if imported {
-            return Ok(());
+        match self.start_missing() {
+            None => Ok(()),
+            Some(head) => Err(LedgerError::plan(
+                "start",
+                format!("the ledger of the starting model, {head}, must be imported first"),
+            )),
         }
-        Err(LedgerError::plan("start", format!("the ledger of the starting model, {head}, must be imported first")))
+    }
+
+    /// The ledgers that the plan names and that are not imported: they were not yet when this was written, or what followed was cut off.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = Head> + '_ {
+        self.start_missing().into_iter().chain(self.earlier_missing())
+    }
+
+    fn start_missing(&self) -> Option<Head> {
+        let Start::Ledger { head } = self.plan().start else { return None };
+        let imported = self.imports.iter().any(|i| i.kind == ImportKind::StartingModel && i.head == head);
+        (!imported).then_some(head)
+    }
+
+    fn earlier_missing(&self) -> impl Iterator<Item = Head> + '_ {
+        let is_imported =
+            move |head: Head| self.imports.iter().any(|i| i.kind != ImportKind::SweepRun && i.head == head);
+        self.plan().after.iter().copied().filter(move |head| !is_imported(*head))
     }
 
     /// The stream, the number of steps, the adjacency and the participation are those of the plan.
@@ -343,16 +361,25 @@ impl Account {
         self.participations.extend(digest.map(|digest| (entry, digest, released)));
     }
 
-    /// All that this run released, the model from which it started, and earlier tasks over the same devices: what the budget is for.
+    /// All that this run released, the model from which it started, and earlier tasks over the same devices.
     pub(crate) fn run_event(&self) -> PrivacyEvent {
-        PrivacyEvent::Compose { events: self.before().chain(self.own_events()).collect() }
+        let events = self.before().chain(self.missing_events()).chain(self.own_events());
+        PrivacyEvent::Compose { events: events.collect() }
+    }
+
+    /// What the plan says was released before, and nobody can say what it cost: it counts as released without privacy (rule P15).
+    pub(crate) fn missing_events(&self) -> impl Iterator<Item = PrivacyEvent> + '_ {
+        self.missing().map(|head| PrivacyEvent::NonPrivate {
+            what: format!("what the ledger {head} counts, which the plan names and no entry imports"),
+        })
     }
 
     /// The same with all that this run would release by its plan, and what was released without privacy, which no plan foresees.
     pub(crate) fn planned_event(&self) -> PrivacyEvent {
         let bare = |event: &PrivacyEvent| matches!(event, PrivacyEvent::NonPrivate { .. });
         let without_privacy = self.streams.values().flat_map(|s| s.additional.iter().map(|(event, _)| event.clone()));
-        let events = self.before().chain([self.plan().event()]).chain(without_privacy.filter(bare)).collect();
+        let before = self.before().chain(self.missing_events());
+        let events = before.chain([self.plan().event()]).chain(without_privacy.filter(bare)).collect();
         PrivacyEvent::Compose { events }
     }
 
@@ -366,11 +393,16 @@ impl Account {
         self.imports.iter().filter(move |import| import.kind == kind).map(|import| import.event.clone())
     }
 
-    /// What the budget is for, if this body is added.
+    /// What the budget is for, if this body is added: what is there. Before everything that the plan names is, nothing can be released.
     pub(crate) fn event_after(&self, body: &Body) -> PrivacyEvent {
         let mut after = self.clone();
         after.add(u64::MAX, body);
-        after.run_event()
+        after.budgeted_event()
+    }
+
+    /// What the budget is for.
+    pub(crate) fn budgeted_event(&self) -> PrivacyEvent {
+        PrivacyEvent::Compose { events: self.before().chain(self.own_events()).collect() }
     }
 
     /// What was released in each stream.

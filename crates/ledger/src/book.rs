@@ -458,6 +458,13 @@ impl<S: LedgerStore> Ledger<S> {
         self.account.imports()
     }
 
+    /// The ledgers that the plan names and no entry imports (rule P15): the run has not begun, or the ledger was cut short. Nothing can be
+    /// released then, and what is missing counts as released without privacy.
+    #[must_use]
+    pub fn missing_imports(&self) -> Vec<Head> {
+        self.account.missing().collect()
+    }
+
     /// How many steps each stream has released.
     #[must_use]
     pub fn releases(&self) -> BTreeMap<String, u64> {

@@ -45,12 +45,17 @@ impl<S: LedgerStore> Ledger<S> {
     }
 
     /// What the guarantee of this run is about, the model from which it started included, and the other runs of a sweep left
-    /// out.
+    /// out. What the plan names and no entry imports counts as released without privacy.
     #[must_use]
     pub fn guaranteed_event(&self) -> PrivacyEvent {
         match (self.basis(), self.budget()) {
             (Basis::Budget, Some(Budget::ZcdpFilter { max_rho, .. })) => {
-                PrivacyEvent::Zcdp { adjacency: self.plan().adjacency, rho: max_rho }
+                let whole = PrivacyEvent::Zcdp { adjacency: self.plan().adjacency, rho: max_rho };
+                let missing: Vec<PrivacyEvent> = self.account.missing_events().collect();
+                if missing.is_empty() {
+                    return whole;
+                }
+                PrivacyEvent::Compose { events: missing.into_iter().chain([whole]).collect() }
             }
             (Basis::Plan, _) => self.dearer(self.account.planned_event(), self.run_event()),
             _ => self.run_event(),

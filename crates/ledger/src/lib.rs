@@ -56,7 +56,7 @@ mod verify;
 mod written;
 
 pub use account::Failure;
-pub use approval::Approval;
+pub use approval::{Approval, Vouched};
 pub use book::{Attempt, Ledger, Publication};
 pub use chain::Chain;
 pub use digest::{Digest, HexError, hex, unhex};

@@ -120,7 +120,7 @@ impl<S: LedgerStore> Ledger<S> {
         let judgement = self.guaranteed()?;
         let secret = self.randomness() == Randomness::Secret;
         let max_epsilon = self.budget().map(crate::Budget::max_epsilon);
-        crate::budget::check(self.plan(), &self.run_event())?;
+        crate::budget::check(self.plan(), &self.account.budgeted_event())?;
         let head = self.head();
         let known = heads.iter().map(|head| head.length).max();
         Ok(Verification {

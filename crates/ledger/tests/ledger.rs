@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use ledger::{
     Attached, Attempt, Body, Budget, Charge, DataSource, Digest, Ended, Entry, FailureReason, Frequency, ImportKind,
     KeyDestroyed, Ledger, LedgerError, LedgerStore, MemoryStore, NoiseDestroyed, Plan, PseudonymKey, PublicData,
-    Publication, SigningKey, Start,
+    Publication, SigningKey, Start, statement::Statement,
 };
 use ledger_story::{
     attempt, content, delta, gaussian, key, limits, model_plan, model_step, plan, publish, publish_with, tree,
@@ -461,7 +461,7 @@ fn p15_nothing_is_released_before_an_earlier_task_is_counted() {
     let mut book = ledger(next.clone());
     let refused = book.begin_attempt(&stream, 0, 10).unwrap_err();
     assert!(refused.to_string().contains("must be imported first"), "{refused}");
-    let alone = book.guaranteed().unwrap().epsilon;
+    let alone = earlier.guaranteed().unwrap().epsilon;
     let _receipt = book.record_import(import.clone(), 3).unwrap();
     let both = book.guaranteed().unwrap().epsilon;
     assert!(both > alone, "{both} after {alone}");
@@ -471,4 +471,39 @@ fn p15_nothing_is_released_before_an_earlier_task_is_counted() {
     let less = Epsilon::new(alone.get() / 2.0).unwrap();
     let mut poor = ledger(Plan { budget: Some(Budget::Fixed { max_epsilon: less }), ..next });
     assert!(matches!(poor.record_import(import, 5), Err(LedgerError::BudgetExceeded { .. })));
+}
+
+/// Backups are made at any moment, and a ledger can be cut by hand: what its plan counts and it does not have counts as released without
+/// privacy.
+#[test]
+fn p15_a_ledger_cut_before_its_imports_guarantees_nothing() {
+    let plan = model_plan(4);
+    let mut start = Ledger::create(MemoryStore::new(), plan.clone(), SigningKey::from_seed(&[1; 32]), 0).unwrap();
+    let _receipt = model_step(&mut start, 0).unwrap();
+    let earlier = ledger(plan.clone());
+    let imports = [
+        start.as_import(ImportKind::StartingModel, "the English model", true),
+        earlier.as_import(ImportKind::EarlierTask, "the task words", true),
+    ];
+    let next = Plan { start: Start::Ledger { head: start.head() }, after: vec![earlier.head()], ..plan };
+    let max_epsilon = Epsilon::new(50.0).unwrap();
+    let fixed = Budget::Fixed { max_epsilon };
+    let filter = Budget::zcdp_filter(max_epsilon, delta(), 1).unwrap();
+    for budget in [None, Some(fixed), Some(filter)] {
+        let mut book = ledger(Plan { budget, ..next.clone() });
+        for (number, import) in imports.iter().enumerate() {
+            assert_eq!(book.missing_imports().len(), 2 - number);
+            let stated = Statement::of(&book).unwrap();
+            assert!(!stated.guarantee.holds && !stated.guarantee.epsilon.is_finite(), "{budget:?}");
+            assert!(stated.to_markdown().contains("which the plan names and no entry imports"), "{budget:?}");
+            assert!(!book.verify(&[], None).unwrap().holds, "{budget:?}");
+            assert!(!book.epsilon(delta()).unwrap().epsilon.is_finite(), "{budget:?}");
+            let counted = book.as_import(ImportKind::EarlierTask, "what is left of it", true);
+            assert!(!delta_of(&counted.event).is_finite(), "{budget:?}");
+            let _receipt = book.record_import(import.clone(), 1).unwrap();
+        }
+        assert!(book.missing_imports().is_empty());
+        assert!(Statement::of(&book).unwrap().guarantee.holds, "{budget:?}");
+        let _receipt = model_step(&mut book, 0).unwrap();
+    }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use crate::ledger_story::{self, attempt, delta, key, model_plan, model_step, plan, publish_with, tree};
 use ledger::{
-    Attempt, Budget, Ended, FailureReason, KeyDestroyed, Ledger, LedgerError, LedgerStore, MemoryStore,
+    Attempt, Budget, Ended, FailureReason, ImportKind, KeyDestroyed, Ledger, LedgerError, LedgerStore, MemoryStore,
     NoObservedEpsilon, NoiseDestroyed, Plan, PseudonymKey, Publication, SigningKey, Unit,
     statement::{Statement, rounded_up},
     together, together_if_secret,
@@ -254,4 +254,22 @@ fn a_statement_of_devices_says_what_holds_in_several_tasks() {
     }
     let statement = Statement::of(&run(model_plan(6), ONCE)).unwrap();
     assert!(statement.several_tasks.is_empty() && !statement.to_markdown().contains("several tasks"));
+}
+
+/// Rule P15: what was observed is of this run; earlier tasks over the same devices are counted beside it, as they were imported.
+#[test]
+fn p15_earlier_tasks_are_counted_in_the_observed_epsilon() {
+    let earlier = Ledger::create(MemoryStore::new(), model_plan(2), SigningKey::from_seed(&[1; 32]), 0).unwrap();
+    let import = earlier.as_import(ImportKind::EarlierTask, "the task words", true);
+    let plan = Plan { after: vec![import.head], ..model_plan(6) };
+    let mut ledger = Ledger::create(MemoryStore::new(), plan, key(), 0).unwrap();
+    let _receipt = ledger.record_import(import.clone(), 1).unwrap();
+    for (step, users) in ONCE.iter().enumerate() {
+        release(&mut ledger, step as u64, users).unwrap();
+    }
+    let once = tree_with(6, Participation::Once);
+    let observed = closed(ledger).verify(&[], None).unwrap().observed_judgement.unwrap().epsilon;
+    let both = judged(&PrivacyEvent::Compose { events: vec![import.event, once.clone()] });
+    assert_eq!(observed, both);
+    assert!(observed > judged(&once), "{observed}");
 }

@@ -13,6 +13,10 @@
 //!
 //! Secrets have no copy, and need none: those of tasks must be destroyable, and a task never goes on from anything but its newest state. What
 //! devices know a server by is another matter ([`keys`]).
+//!
+//! A copy lies where others may write. What its database says of a task that has begun is bound by what stands beside the secrets: the head
+//! of its ledger, which has its plan, and the settings that it was begun with. Nothing binds the rest of the description, so of settings that
+//! tasks were created with, those of begun tasks alone are restored; and who noted the description's SHA-256 elsewhere has all of it checked.
 
 mod kept;
 pub mod keys;
@@ -26,7 +30,7 @@ use std::{
 };
 
 use durable::{
-    disk::{Disk, OsDisk},
+    disk::{Disk, Lock, OsDisk},
     files::{self, FileError, Replacement, beside, failed, sync_folder},
 };
 use federated::{
@@ -40,10 +44,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-pub use self::kept::remove_older;
+pub use self::kept::{Kept, remove_older};
 use crate::{
     orders::Orders,
-    sqlite::{Compared, DATABASE, Database, DatabaseError, TaskHome, check_folders, compare, resolved},
+    sqlite::{Compared, DATABASE, Database, DatabaseError, TaskHome, check_folders, compare, lock_secrets, resolved},
+    state::is_task_name,
 };
 
 /// The description of a copy, beside its database.
@@ -100,6 +105,17 @@ pub enum BackupError {
         /// What is wrong.
         problem: String,
     },
+    /// It is not the one that was noted.
+    #[error(
+        "{} has the SHA-256 {found}, and not the one that was noted: somebody has changed it, or it is of another backup. Nothing of it was used; compare what you noted when it was made, or use another one",
+        place.display()
+    )]
+    OtherDescription {
+        /// The description.
+        place: PathBuf,
+        /// Its SHA-256, in hexadecimal digits.
+        found: String,
+    },
     /// Something happened after it was made.
     #[error(
         "this backup is older than the last state of its server, so its tasks cannot go on: {}. Devices would be asked more often than the plan allows, and noise could be drawn twice. Look for a newer backup. If there is none, write out what is left with keyhush restore BACKUP --salvage DIR --secrets SECRETS, and start new tasks from it, with new --data and --secrets folders",
@@ -122,11 +138,13 @@ impl BackupError {
             Self::Folders { .. }
                 | Self::NoBackup { .. }
                 | Self::Damaged { .. }
+                | Self::OtherDescription { .. }
                 | Self::Older(_)
                 | Self::Newest
                 | Self::Database(
                     DatabaseError::Folders { .. }
                         | DatabaseError::Missing { .. }
+                        | DatabaseError::SecretsInUse { .. }
                         | DatabaseError::OtherRealm { .. }
                         | DatabaseError::NoWitness { .. }
                         | DatabaseError::WitnessDamaged { .. }
@@ -194,6 +212,24 @@ pub struct CopiedTask {
     pub wanted: Order,
 }
 
+/// A copy that was made.
+#[derive(Debug)]
+pub struct Made {
+    /// Its description.
+    pub manifest: Manifest,
+    /// The SHA-256 of the file with the description, in hexadecimal digits. That has the SHA-256 of the database, so this one is of all of it.
+    pub sha256: String,
+}
+
+/// A copy that was restored.
+#[derive(Debug)]
+pub struct Restored {
+    /// How it compared with the secrets.
+    pub compared: Compared,
+    /// The files with settings and approvals that were not restored: of tasks that had not begun, for which nothing but the description speaks.
+    pub left_out: Vec<String>,
+}
+
 /// A copy that was found whole.
 #[derive(Debug)]
 pub struct Backup {
@@ -220,7 +256,7 @@ pub struct SalvagedTask {
 ///
 /// # Errors
 /// When there is such a folder, the data are none or damaged, or the disk fails.
-pub fn back_up(data: &Path, to: &Path, made: &str) -> Result<Manifest, BackupError> {
+pub fn back_up(data: &Path, to: &Path, made: &str) -> Result<Made, BackupError> {
     apart(to, "the folder of a backup", data, "--data")?;
     let database = Database::read(data.join(DATABASE))?;
     if to.exists() {
@@ -239,13 +275,13 @@ pub fn back_up(data: &Path, to: &Path, made: &str) -> Result<Manifest, BackupErr
         // What could not be finished is of no use, and may be large.
         let _ = fs::remove_dir_all(&unfinished);
     }
-    let manifest = copied?;
+    let made = copied?;
     fs::rename(&unfinished, to).map_err(failed("name", to))?;
     sync_folder(files::folder(to))?;
-    Ok(manifest)
+    Ok(made)
 }
 
-fn copy(database: &Database, data: &Path, into: &Path, made: &str) -> Result<Manifest, BackupError> {
+fn copy(database: &Database, data: &Path, into: &Path, made: &str) -> Result<Made, BackupError> {
     let path = into.join(DATABASE);
     database.copy_into(&path)?;
     // What counts is what the copy has: the server has gone on meanwhile.
@@ -270,7 +306,7 @@ fn copy(database: &Database, data: &Path, into: &Path, made: &str) -> Result<Man
     text.push('\n');
     let by = Replacement { new: &beside(&place, ".new"), private: true, time: None };
     files::replace(&OsDisk, &place, by, |out| out.write_all(text.as_bytes()))?;
-    Ok(manifest)
+    Ok(Made { manifest, sha256: hex(&Sha256::digest(text.as_bytes())) })
 }
 
 /// The texts of a folder of settings; none where there is no such folder.
@@ -291,6 +327,10 @@ fn checked(copy: &Arc<Database>, place: &Path) -> Result<Vec<(String, Head, bool
     let damaged = |error: DatabaseError| BackupError::Damaged { place: place.to_owned(), problem: error.to_string() };
     copy.check_integrity().map_err(damaged)?;
     let one = |task: String| {
+        // Folders and files are named by it.
+        if !is_task_name(&task) {
+            return Err(damaged(DatabaseError::Name { name: task }));
+        }
         let home = TaskHome::read(Arc::clone(copy), &task)?;
         let wrong = |error: Box<dyn std::error::Error + Send + Sync>| BackupError::Ledger { task: task.clone(), error };
         let of_ledger = |error: LedgerError| wrong(error.into());
@@ -305,11 +345,12 @@ fn checked(copy: &Arc<Database>, place: &Path) -> Result<Vec<(String, Head, bool
 }
 
 impl Backup {
-    /// Opens a copy, and checks it from end to end. Nothing is written.
+    /// Opens a copy, and checks it from end to end. Nothing is written. `noted` is the SHA-256 that [`Made`] has, which is checked first: without
+    /// it, somebody who can write a copy can write one that is whole.
     ///
     /// # Errors
     /// When there is none, or it is not what was written.
-    pub fn open(folder: &Path) -> Result<Self, BackupError> {
+    pub fn open(folder: &Path, noted: Option<&str>) -> Result<Self, BackupError> {
         let place = folder.join(MANIFEST);
         let none = |problem: String| BackupError::NoBackup { place: folder.to_owned(), problem };
         let damaged = |problem: String| BackupError::Damaged { place: folder.to_owned(), problem };
@@ -320,6 +361,10 @@ impl Backup {
             }
             Err(error) => return Err(failed("read", &place)(error).into()),
         };
+        let found = hex(&Sha256::digest(text.as_bytes()));
+        if noted.is_some_and(|noted| !noted.eq_ignore_ascii_case(&found)) {
+            return Err(BackupError::OtherDescription { place, found });
+        }
         let manifest: Manifest =
             serde_json::from_str(&text).map_err(|error| damaged(format!("{MANIFEST}: {error}")))?;
         if manifest.format != FORMAT {
@@ -358,11 +403,12 @@ impl Backup {
         Ok(compare(&self.database, secrets)?)
     }
 
-    /// Puts it where a server goes on from it, if nothing happened since it was made.
+    /// Puts it where a server goes on from it, if nothing happened since it was made. Settings are restored for tasks that have begun: a server
+    /// refuses others for them. What is left out is said.
     ///
     /// # Errors
-    /// When something did ([`BackupError::Older`]), there is a database already, or the disk fails.
-    pub fn restore(&self, data: &Path, secrets: &Path) -> Result<Compared, BackupError> {
+    /// When something did happen ([`BackupError::Older`]), there is a database already, a server runs on the secrets, or the disk fails.
+    pub fn restore(&self, data: &Path, secrets: &Path) -> Result<Restored, BackupError> {
         check_folders(data, secrets)?;
         apart(data, "--data", &self.folder, "the backup")?;
         let path = data.join(DATABASE);
@@ -375,7 +421,7 @@ impl Backup {
                 return Err(BackupError::Folders { problem });
             }
         }
-        let compared = self.compare(secrets)?;
+        let (_unserved, compared) = self.compare_unserved(secrets)?;
         if !compared.is_newest() {
             return Err(BackupError::Older(Box::new(compared)));
         }
@@ -386,18 +432,39 @@ impl Backup {
         for task in self.manifest.tasks.iter().filter(|task| task.wanted != Order::Run) {
             orders.give(&task.task, task.wanted)?;
         }
+        let mut left_out = Vec::new();
         for (name, text) in &self.manifest.created {
+            if !self.has_begun(name) {
+                left_out.push(name.clone());
+                continue;
+            }
             let folder = data.join(CREATED);
             OsDisk.create_folder(&folder, true).map_err(failed("make", &folder))?;
-            // A name and no path: it came from a file.
-            if let Some(name) = Path::new(name).file_name() {
-                files::write(&folder.join(name), text.as_bytes())?;
-            }
+            files::write(&folder.join(name), text.as_bytes())?;
         }
         let by = Replacement { new: &beside(&path, ".new"), private: true, time: None };
         let mut from = fs::File::open(self.database.path()).map_err(failed("read", self.database.path()))?;
         files::replace(&OsDisk, &path, by, |out| io::copy(&mut from, out).map(|_| ()))?;
-        Ok(compared)
+        Ok(Restored { compared, left_out })
+    }
+
+    /// The tasks that have begun.
+    fn begun(&self) -> impl Iterator<Item = &CopiedTask> {
+        self.manifest.tasks.iter().filter(|task| task.head != Head::EMPTY)
+    }
+
+    /// Whether a file of settings or an approval is that of a task that has begun.
+    fn has_begun(&self, file: &str) -> bool {
+        let task = file.strip_suffix(".toml").or_else(|| file.strip_suffix(".approval"));
+        task.is_some_and(|task| self.begun().any(|begun| begun.task == task))
+    }
+
+    /// How it compares with secrets on which no server runs, and on which none is started until the lock is dropped.
+    fn compare_unserved(&self, secrets: &Path) -> Result<(Lock, Compared), BackupError> {
+        // A folder that is not there is refused before anything is put into it.
+        self.compare(secrets)?;
+        let unserved = lock_secrets(secrets)?;
+        Ok((unserved, self.compare(secrets)?))
     }
 
     /// Writes out what is left of every task, each into a folder of its name: ledger, statement, model. With the secrets it is known how
@@ -411,8 +478,7 @@ impl Backup {
         if compared.as_ref().is_some_and(Compared::is_newest) {
             return Err(BackupError::Newest);
         }
-        let begun = self.manifest.tasks.iter().filter(|task| task.head != Head::EMPTY);
-        begun.map(|task| self.salvage_task(task, compared.as_ref(), &into.join(&task.task))).collect()
+        self.begun().map(|task| self.salvage_task(task, compared.as_ref(), &into.join(&task.task))).collect()
     }
 
     fn salvage_task(
@@ -442,9 +508,10 @@ impl Backup {
     /// the names of the tasks.
     ///
     /// # Errors
-    /// When the tasks can go on, or a key cannot be destroyed.
+    /// When the tasks can go on, a server runs on the secrets, or a key cannot be destroyed.
     pub fn destroy_keys(&self, secrets: &Path) -> Result<BTreeSet<String>, BackupError> {
-        let compared = self.compare(secrets)?;
+        // Any backup of a server that runs is older than it.
+        let (_unserved, compared) = self.compare_unserved(secrets)?;
         if compared.is_newest() {
             return Err(BackupError::Newest);
         }

@@ -4,6 +4,7 @@
 //! crates that read all of a certificate.
 
 use jiff::Timestamp;
+use server::http::der::{SEQUENCE, element};
 
 /// What is read of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +17,6 @@ pub(super) struct Fields<'a> {
     pub(super) until: Timestamp,
 }
 
-const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
@@ -37,22 +37,6 @@ pub(super) fn read(der: &[u8]) -> Option<Fields<'_>> {
     let from = time(kind, from)?;
     let (kind, until, _) = element(rest)?;
     Some(Fields { issuer, subject, from, until: time(kind, until)? })
-}
-
-/// The first element: its tag, its content, and what comes after it.
-fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = bytes.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        0x81..=0x84 => {
-            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
-        }
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((tag, content, rest))
 }
 
 /// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`. Two digits are of 1950 to 2049.

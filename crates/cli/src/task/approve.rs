@@ -50,7 +50,7 @@ pub(super) fn run(args: &ApproveArgs) -> anyhow::Result<()> {
     let config = Document::new(&text, &args.set).and_then(|document| document.config());
     let config = config.map_err(|e| BadInput::Refused(format!("{}: {e}", args.settings.display())))?;
     let checked = planned(&name, config, &realm).map_err(mendable)?;
-    let approval = Approval::sign(&checked.plan, &name, &realm, &officer)?;
+    let approval = Approval::sign(&checked.plan, checked.vouched, &name, &realm, &officer)?;
     let out = args.out.clone().unwrap_or_else(|| args.settings.with_extension("approval"));
     files::write(&out, &written(&approval))?;
     let (epsilon, delta) = (checked.epsilon, checked.delta);
@@ -78,6 +78,9 @@ pub(super) fn run(args: &ApproveArgs) -> anyhow::Result<()> {
     println!("  server   {}", shown(&realm));
     println!("  officer  {}", approval.officer);
     println!("  program  {} (the server must run the same)", checked.plan.software);
+    for vouched in &approval.vouched {
+        println!("  covers   {}, SHA-256 {}", vouched.what, vouched.digest);
+    }
     println!("  approval {}", out.display());
     Ok(())
 }

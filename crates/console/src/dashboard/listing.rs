@@ -150,7 +150,7 @@ impl Tasks {
         (listing.version(role), serde_json::to_string(&told).unwrap_or_default())
     }
 
-    pub(super) fn changes(&self) -> watch::Receiver<Listing> {
+    pub(crate) fn changes(&self) -> watch::Receiver<Listing> {
         self.listing.subscribe()
     }
 

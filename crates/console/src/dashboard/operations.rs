@@ -18,14 +18,14 @@ const POINT_S: u64 = 60;
 /// What operators are told.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Operations {
-    /// All of it.
+    /// The exact counts and times.
     pub outside_the_guarantee: Exact,
 }
 
 /// Exact counts and times.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Exact {
-    /// What must be said beside it.
+    /// The words that are shown beside these numbers.
     pub note: &'static str,
     /// Devices that are enrolled on the server, for all of its tasks.
     pub enrolled: u64,
@@ -48,7 +48,7 @@ pub struct Exact {
 pub struct Points {
     /// When each minute begins, in seconds since 1970.
     pub times: Vec<u64>,
-    /// How many there were in it.
+    /// The count of each minute.
     pub counts: Vec<u64>,
 }
 
@@ -68,7 +68,7 @@ pub struct Attempt {
     pub why: Option<&'static str>,
     /// When it was opened, in seconds since 1970.
     pub began: f64,
-    /// When it was over.
+    /// When the attempt ended.
     pub ended: Option<f64>,
     /// How long devices had it.
     pub seconds: Option<f64>,
@@ -100,7 +100,7 @@ pub struct Session {
 pub struct SoFar {
     /// The stream in the ledger.
     pub stream: String,
-    /// What it is.
+    /// What the stream is for, in words.
     pub title: &'static str,
     /// The most times of one device.
     pub max_participations: u64,

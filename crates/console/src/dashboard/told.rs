@@ -42,13 +42,13 @@ pub enum Shows {
     Running,
     /// It is to rest, and devices complete a round.
     Pausing,
-    /// It rests.
+    /// Paused: no device is asked.
     Paused,
     /// It is to end.
     Stopping,
-    /// It is over.
+    /// Its ledger is closed.
     Over,
-    /// It cannot continue.
+    /// The server runs, and this task cannot continue.
     Broken,
     /// No server runs it.
     NotServed,
@@ -202,7 +202,7 @@ pub struct Detail {
 pub struct Spending {
     /// What is guaranteed, with what it means.
     pub words: String,
-    /// What it is for.
+    /// What the guarantee is for, in words that follow "for".
     pub holds_for: String,
     /// The delta of all epsilons.
     pub delta: f64,
@@ -225,7 +225,7 @@ pub struct Spending {
 pub struct Limits {
     /// The stream in the ledger.
     pub stream: String,
-    /// What it is.
+    /// What the stream is for, in words.
     pub title: &'static str,
     /// The most times of one device; none where there is no limit.
     pub max_participations: Option<u64>,

@@ -87,7 +87,7 @@ pub struct DeviceEvaluationCost {
     pub epsilon_alone: Epsilon,
     /// Epsilon of the rounds without them.
     pub epsilon_of_rounds_alone: Epsilon,
-    /// Epsilon of both, which is what holds.
+    /// Epsilon of both and of everything that the run imports, which is what holds.
     pub epsilon: Epsilon,
     /// The standard deviation of the noise in an accuracy, where all devices have as much text as is counted; none without noise. With less
     /// text it is larger by as much.
@@ -96,7 +96,7 @@ pub struct DeviceEvaluationCost {
 }
 
 impl DeviceEvaluationCost {
-    fn of(plan: &Plan) -> Result<Option<Self>, ForecastError> {
+    fn of(plan: &Plan, before: &[PrivacyEvent]) -> Result<Option<Self>, ForecastError> {
         let Some(evaluations) = &plan.device_evaluations else { return Ok(None) };
         let (phase, ledger) = (&evaluations.phase, &plan.ledger);
         let judge = |event: &PrivacyEvent| {
@@ -109,7 +109,7 @@ impl DeviceEvaluationCost {
             most_participations: phase.participation.most_participations(phase.rounds),
             epsilon_alone: judge(&phase.event(phase.rounds)?)?,
             epsilon_of_rounds_alone: judge(&PrivacyEvent::Compose { events: rounds })?,
-            epsilon: plan.epsilon(plan.rounds)?,
+            epsilon: epsilon(plan, before, plan.rounds)?,
             accuracy_noise: phase.noise.map(|z| z.get() * device::evaluation::NORM / phase.cohort as f64),
         }))
     }
@@ -120,7 +120,7 @@ impl DeviceEvaluationCost {
 pub struct Point {
     /// The round.
     pub round: u64,
-    /// Epsilon after it, with what the run starts from.
+    /// Epsilon after it, with everything that the run imports.
     pub epsilon: Epsilon,
     /// That of the large cohort for which a small one stands.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -214,7 +214,7 @@ impl Forecast {
         let epsilon = epsilons(plan, opened, points)?;
         measuring();
         let measured = rehearsal::rehearse(plan, opened, means)?;
-        let before = plan.non_private.iter().map(|what| format!("epsilon is infinite for any noise: {what}"));
+        let not_private = plan.non_private.iter().map(|what| format!("epsilon is infinite for any noise: {what}"));
         Ok(Self {
             epsilon,
             delta: plan.ledger.delta.get(),
@@ -224,10 +224,10 @@ impl Forecast {
             memory_bytes: memory(plan, opened, means),
             traffic_bytes: traffic(plan, rounds)?,
             time: time(plan, rounds, means, measured),
-            device_evaluations: DeviceEvaluationCost::of(plan)?,
+            device_evaluations: DeviceEvaluationCost::of(plan, &before(opened))?,
             noise: Burden::of(plan),
             users: if plan.randomness() == Randomness::Secret { None } else { opened.presence(&plan.config)? },
-            warnings: before.chain(plan.warnings.iter().cloned()).collect(),
+            warnings: not_private.chain(plan.warnings.iter().cloned()).collect(),
         })
     }
 }
@@ -237,12 +237,12 @@ impl Forecast {
 /// # Errors
 /// When the plan is refused or not judged.
 pub fn epsilons(plan: &Plan, opened: &Opened, count: u64) -> Result<Vec<Point>, ForecastError> {
-    let start = opened.import().map(|import| import.event.clone());
-    points(plan.rounds, count).map(|round| point(plan, start.as_slice(), round)).collect()
+    let before = before(opened);
+    points(plan.rounds, count).map(|round| point(plan, &before, round)).collect()
 }
 
-/// The same of a run that has begun, from its plan and its ledger. None where they do not plan the same releases: then the ledger's plan is
-/// what holds, and how it is spent on the way is not known.
+/// The same of a run that has begun, from its plan and its ledger. None where they do not plan the same releases, or where the ledger lacks
+/// what its plan imports: then the ledger's plan is what holds, and how it is spent on the way is not known.
 ///
 /// # Errors
 /// When the plan is refused or not judged.
@@ -255,12 +255,23 @@ pub fn epsilons_of_begun<S: LedgerStore>(
         |(a, b): (&ledger::Phase, &ledger::Phase)| (&a.stream, a.rounds, &a.event) == (&b.stream, b.rounds, &b.event);
     let (ours, theirs) = (&plan.ledger, ledger.plan());
     let judged_alike = (ours.accountant, ours.delta, ours.group) == (theirs.accountant, theirs.delta, theirs.group);
-    if !judged_alike || ours.phases.len() != theirs.phases.len() || !ours.phases.iter().zip(&theirs.phases).all(same) {
+    let whole = ledger.missing_imports().is_empty();
+    if !whole
+        || !judged_alike
+        || ours.phases.len() != theirs.phases.len()
+        || !ours.phases.iter().zip(&theirs.phases).all(same)
+    {
         return Ok(None);
     }
-    let imports = ledger.imports().iter().filter(|import| import.kind == ImportKind::StartingModel);
-    let start: Vec<PrivacyEvent> = imports.map(|import| import.event.clone()).collect();
-    points(plan.rounds, count).map(|round| point(plan, &start, round)).collect::<Result<_, _>>().map(Some)
+    let imports = ledger.imports().iter().filter(|import| import.kind != ImportKind::SweepRun);
+    let before: Vec<PrivacyEvent> = imports.map(|import| import.event.clone()).collect();
+    points(plan.rounds, count).map(|round| point(plan, &before, round)).collect::<Result<_, _>>().map(Some)
+}
+
+/// What was released before the first round, and counts for the run: of the model that it starts from, and of earlier tasks over the same
+/// devices.
+fn before(opened: &Opened) -> Vec<PrivacyEvent> {
+    opened.imports().map(|import| import.event.clone()).collect()
 }
 
 /// Rounds at about so many even steps, the last among them.
@@ -269,20 +280,20 @@ fn points(rounds: u64, count: u64) -> impl Iterator<Item = u64> {
     (1..=count).map(move |i| (rounds * i).div_ceil(count))
 }
 
-/// What the releases before a round amount to, with what the run starts from.
-fn event(plan: &Plan, start: &[PrivacyEvent], rounds: u64) -> Result<PrivacyEvent, ForecastError> {
-    Ok(PrivacyEvent::Compose { events: start.iter().cloned().chain([plan.event(rounds)?]).collect() })
+/// What the releases before a round amount to, with what was released before the run.
+fn event(plan: &Plan, before: &[PrivacyEvent], rounds: u64) -> Result<PrivacyEvent, ForecastError> {
+    Ok(PrivacyEvent::Compose { events: before.iter().cloned().chain([plan.event(rounds)?]).collect() })
 }
 
-fn epsilon(plan: &Plan, start: &[PrivacyEvent], rounds: u64) -> Result<Epsilon, ForecastError> {
+fn epsilon(plan: &Plan, before: &[PrivacyEvent], rounds: u64) -> Result<Epsilon, ForecastError> {
     let ledger = &plan.ledger;
-    Ok(ledger.accountant.judge_group(&event(plan, start, rounds)?, ledger.delta, ledger.group)?.epsilon)
+    Ok(ledger.accountant.judge_group(&event(plan, before, rounds)?, ledger.delta, ledger.group)?.epsilon)
 }
 
-fn point(plan: &Plan, start: &[PrivacyEvent], round: u64) -> Result<Point, ForecastError> {
+fn point(plan: &Plan, before: &[PrivacyEvent], round: u64) -> Result<Point, ForecastError> {
     Ok(Point {
         round,
-        epsilon: epsilon(plan, start, round)?,
+        epsilon: epsilon(plan, before, round)?,
         projected_epsilon: plan.projected_epsilon(round)?,
         participations: plan.planned_participations(round),
     })
@@ -291,12 +302,11 @@ fn point(plan: &Plan, start: &[PrivacyEvent], round: u64) -> Result<Point, Forec
 /// How many rounds the budget pays for (rule P14).
 fn budget(plan: &Plan, opened: &Opened) -> Result<Option<BudgetEnd>, ForecastError> {
     let Some(budget) = plan.ledger.budget else { return Ok(None) };
-    let start = opened.import().map(|import| import.event.clone());
-    let start = start.as_slice();
+    let before = &before(opened)[..];
     let fits = |rounds: u64| match budget {
-        Budget::Fixed { max_epsilon } => Ok(epsilon(plan, start, rounds)? <= max_epsilon),
+        Budget::Fixed { max_epsilon } => Ok(epsilon(plan, before, rounds)? <= max_epsilon),
         Budget::ZcdpFilter { max_rho, .. } => {
-            let judged = AccountantKind::Zcdp.judge(&event(plan, start, rounds)?, plan.ledger.delta)?;
+            let judged = AccountantKind::Zcdp.judge(&event(plan, before, rounds)?, plan.ledger.delta)?;
             Ok::<bool, ForecastError>(judged.rho.is_some_and(|rho| rho <= max_rho))
         }
     };

@@ -219,6 +219,40 @@ pub(super) fn recognise<S: LedgerStore>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::tests::TEXT;
+
+    /// Ledgers of earlier tasks may be moved. None may be left out or come in: the plan has their heads.
+    #[test]
+    fn p15_the_ledgers_of_earlier_tasks_are_as_many_as_they_were() {
+        let key = PseudonymKey::from_bytes(&[7; 32]);
+        let config = |after: &str| {
+            let devices = [
+                "unit=device",
+                "data.kind=devices",
+                "participation.kind=arrival",
+                "participation.min_separation=1",
+                "participation.max_participations=4",
+                "privacy.mechanism=tree",
+                after,
+            ];
+            Document::new(TEXT, &devices.map(str::to_owned)).unwrap().config().unwrap()
+        };
+        let beginning = |config: &Config| {
+            let settings = config.to_toml().unwrap();
+            let settings_digest = key.digest("settings", [settings.as_bytes()]);
+            let start = Digest::of_released(b"the first parameters");
+            Beginning { settings, settings_digest, start, noise_key: None, store: None, general: None }
+        };
+        let began = beginning(&config(r#"devices.after=["a", "b"]"#));
+        let compared = |after: &str| {
+            let now = config(after);
+            began.compare(&key, &beginning(&now), &now)
+        };
+        assert_eq!(compared(r#"devices.after=["c", "d/b"]"#).unwrap(), Changed::Nothing);
+        for other in [r#"devices.after=["a"]"#, r#"devices.after=["a", "b", "c"]"#] {
+            assert!(matches!(compared(other), Err(RunError::SettingsChanged { .. })), "{other}");
+        }
+    }
 
     #[test]
     fn changes_are_named_by_their_keys() {

@@ -10,7 +10,9 @@ use device::{
     finetune::GeneralText,
     learner::{Learner, Part as ModelPart},
 };
-use ledger::{Approval, DataSource, Head, Import, ImportKind, Ledger, LedgerStore, PublicData, Start, Unit, hex};
+use ledger::{
+    Approval, DataSource, Digest, Head, Import, ImportKind, Ledger, LedgerStore, PublicData, Start, Unit, Vouched, hex,
+};
 use lm::{
     folder::{Folder, Learned, LearnedPart, Weights},
     model::config::ModelConfig,
@@ -252,6 +254,28 @@ impl Opened {
     #[must_use]
     pub const fn approval(&self) -> Option<&Approval> {
         self.approval.as_ref()
+    }
+
+    /// What an approval covers beside the plan, by what was read of it: the model to start from, the vocabulary, and public text.
+    #[must_use]
+    pub fn vouched(&self) -> Vec<Vouched> {
+        let of = |what: &str, bytes: &[u8]| Vouched { what: what.to_owned(), digest: Digest::of_released(bytes) };
+        let mut all = Vec::new();
+        if self.start != Start::Random {
+            let bytes: Vec<u8> = self.first.iter().flat_map(|value| value.to_le_bytes()).collect();
+            all.push(of("the model to start from", &bytes));
+        }
+        let words = format!("{}\n{}", self.rules.name(), self.vocabulary.to_text());
+        all.push(of("the vocabulary", words.as_bytes()));
+        if let Text::Devices { public, .. } = &self.text
+            && !public.is_empty()
+        {
+            all.push(of("the public text for evaluations", public.join("\n").as_bytes()));
+        }
+        if let Some(general) = &self.general {
+            all.push(of("the general text that devices rehearse", &finetune::digest(general)));
+        }
+        all
     }
 
     /// The cost of the model that the run starts from, where it has a ledger (rule P15).
@@ -511,14 +535,22 @@ fn earlier_tasks(config: &Config, start: Option<&Import>) -> Result<Vec<Import>,
         let within = ledger.canonicalize().ok().and_then(|path| path.parent().map(name_of));
         let end = if lost && !opened.is_closed() { LOST_ITS_END } else { "" };
         let what = format!("the task {}{end}", within.unwrap_or_else(|| "without a name".to_owned()));
+        check_whole(&opened).map_err(wrong)?;
         let import = opened.as_import(ImportKind::EarlierTask, what, !heads.is_empty());
-        // The one that the model comes from is counted as such.
-        let is_same = |known: &Import| known.key == import.key;
-        if imports.iter().any(is_same) {
-            return Err(wrong("the ledger is given twice".into()));
-        }
-        if !start.is_some_and(is_same) {
-            imports.push(import);
+        let known = start.into_iter().chain(&imports).find(|known| known.key == import.key);
+        match known {
+            None => imports.push(import),
+            Some(known) if known.head != import.head => {
+                return Err(wrong(format!(
+                    "the same ledger is given in another state too, with the head {} (here {}): give the whole one everywhere, in model.from and in devices.after",
+                    known.head, import.head
+                )));
+            }
+            Some(known) if known.kind == ImportKind::EarlierTask => {
+                return Err(wrong("the ledger is given twice".into()));
+            }
+            // The one that the model comes from is counted as such.
+            Some(_) => {}
         }
     }
     Ok(imports)
@@ -557,11 +589,9 @@ fn started(config: &Config, earlier: &EarlierModel, store: Option<&Store>) -> Re
             let heads: Vec<Head> = head.into_iter().chain(beside).collect();
             let ledger = Place::new(&path).read(&heads)?;
             let lost = Lost::beside(&path, &ledger.head())?;
-            let import = ledger.as_import(
-                ImportKind::StartingModel,
-                described(&what, &ledger, lost.as_ref())?,
-                !heads.is_empty(),
-            );
+            let what = described(&what, &ledger, lost.as_ref())?;
+            check_whole(&ledger).map_err(wrong)?;
+            let import = ledger.as_import(ImportKind::StartingModel, what, !heads.is_empty());
             (Start::Ledger { head: import.head }, Some(import))
         }
         (None, _) if head.is_some() => {
@@ -576,6 +606,16 @@ fn started(config: &Config, earlier: &EarlierModel, store: Option<&Store>) -> Re
         }
     };
     Ok(Origin { words: (vocabulary, rules), learner, first: values, start, import })
+}
+
+/// Refuses a ledger that ends before everything that its plan counts was imported: what that cost, it does not say (rule P15).
+fn check_whole<S: LedgerStore>(ledger: &Ledger<S>) -> Result<(), String> {
+    match ledger.missing_imports().first() {
+        None => Ok(()),
+        Some(head) => Err(format!(
+            "the ledger was cut short: its plan counts the ledger {head}, which it does not have, so what it cost is not known; give the whole ledger"
+        )),
+    }
 }
 
 /// What an import says of a ledger that is not closed and never goes on.

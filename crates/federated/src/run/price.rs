@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl<H: Home + Records> Run<'_, H> {
-    /// Whether any of its noise can be repeated: its own, or that of the model that it started from.
+    /// Whether any of its noise can be repeated: its own, or that of what it imports.
     pub(super) fn is_simulation(&self) -> bool {
         Prices { plan: self.plan, opened: self.opened }.is_simulation()
     }
@@ -38,7 +38,7 @@ pub(super) struct Prices<'a> {
 
 impl Prices<'_> {
     fn is_simulation(self) -> bool {
-        self.plan.randomness() != Randomness::Secret || self.opened.import().is_some_and(is_simulated)
+        self.plan.randomness() != Randomness::Secret || self.opened.imports().any(is_simulated)
     }
 
     /// What the rounds so far cost, and what they would cost the cohort that this one stands for.
@@ -47,7 +47,7 @@ impl Prices<'_> {
         Ok((self.price(round)?, projected))
     }
 
-    /// What the releases before a round cost, the model that the run started from included; with a filter its budget, which is
+    /// What the releases before a round cost, the model that the run started from and earlier tasks included; with a filter its budget, which is
     /// what holds at any round. It is asked of the plan, so that a run that was resumed says the same; at the end the
     /// statement asks the ledger.
     fn price(self, round: u64) -> Result<Price, RunError> {
@@ -57,8 +57,8 @@ impl Prices<'_> {
                 (PrivacyEvent::Zcdp { adjacency: ledger.adjacency, rho: max_rho }, Meaning::Guaranteed)
             }
             _ => {
-                let start = self.opened.import().map(|import| import.event.clone());
-                let events = start.into_iter().chain([self.plan.event(round)?]).collect();
+                let before = self.opened.imports().map(|import| import.event.clone());
+                let events = before.chain([self.plan.event(round)?]).collect();
                 (PrivacyEvent::Compose { events }, Meaning::SoFar)
             }
         };

@@ -317,8 +317,14 @@ fn approval(approved: &Approved) -> String {
     let (Some(by), Some(task), Some(realm)) = (approved.by, &approved.task, approved.realm) else {
         return "No privacy officer approved the plan.".into();
     };
+    let vouched: Vec<String> =
+        approved.vouched.iter().map(|vouched| format!("{} (SHA-256 `{}`)", vouched.what, vouched.digest)).collect();
+    let vouched = match vouched[..] {
+        [] => String::new(),
+        _ => format!(" The approval covers what the task reads: {}.", vouched.join(", ")),
+    };
     format!(
-        "The privacy officer with the key `{by}` approved this plan, for the task {task:?} on the server `{realm}`. The signature is in the first entry of the ledger; compare the key with the one you know."
+        "The privacy officer with the key `{by}` approved this plan, for the task {task:?} on the server `{realm}`. The signature is in the first entry of the ledger; compare the key with the one you know.{vouched}"
     )
 }
 

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::{
     Aggregation, Approval, Budget, Closing, DataChanged, DataSource, Digest, Ended, Head, Import, ImportKind, Ledger,
-    LedgerError, LedgerStore, PublicData, Start, Unit, VerifyingKey,
+    LedgerError, LedgerStore, PublicData, Start, Unit, VerifyingKey, Vouched,
 };
 use privacy::{
     accountant::{AccountantKind, Judgement},
@@ -161,6 +161,9 @@ pub struct Approved {
     /// The server that it was approved for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub realm: Option<Digest>,
+    /// What the task reads, as the officer signed it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vouched: Vec<Vouched>,
 }
 
 /// The ledger behind a statement.
@@ -235,10 +238,15 @@ const OUTPUT: &str = "every released vector and everything computed from them: a
 impl Approved {
     fn of<S: LedgerStore>(ledger: &Ledger<S>) -> Option<Self> {
         match &ledger.opening().approval {
-            Some(Approval { task, realm, officer, .. }) => {
-                Some(Self { by: Some(*officer), task: Some(task.clone()), realm: Some(*realm) })
+            Some(Approval { task, realm, officer, vouched, .. }) => Some(Self {
+                by: Some(*officer),
+                task: Some(task.clone()),
+                realm: Some(*realm),
+                vouched: vouched.clone(),
+            }),
+            None if ledger.plan().unit == Unit::Device => {
+                Some(Self { by: None, task: None, realm: None, vouched: Vec::new() })
             }
-            None if ledger.plan().unit == Unit::Device => Some(Self { by: None, task: None, realm: None }),
             None => None,
         }
     }

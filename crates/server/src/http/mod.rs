@@ -9,6 +9,7 @@
 //! | `blobs`     | ranges and tags of what never changes                                                            |
 //! | `bodies`    | bodies of a bounded length, rate and memory, never inflated                                       |
 //! | `chunk`     | chunks of reports as they come, which nobody keeps                                               |
+//! | [`der`]     | what is read of certificates                                                                     |
 //! | `flow`      | a body that comes fast enough, or is cut                                                          |
 //! | `refusals`  | ids of requests that were refused, and who is told of them                                        |
 //! | `reading`   | bodies for routes beside the protocol's, under the same limits                                    |
@@ -19,6 +20,7 @@ mod answers;
 mod blobs;
 mod bodies;
 mod chunk;
+pub mod der;
 mod flow;
 mod reading;
 mod refusals;
@@ -80,13 +82,40 @@ pub enum HttpError {
         /// Where its key should be.
         key: PathBuf,
     },
-    /// A certificate that was made for trying things out is for other names.
-    #[error("the certificate in {} is not for {name}; remove it, and a new one will be created", path.display())]
+    /// A certificate that the server made is for other names.
+    #[error(
+        "the certificate in {} is not for {name}, and devices that pin it trust no other. Start the server with its names ({}), or replace it by one with all names: keyhush rotate certificate --secrets SECRETS{} --name {name}, and the same with --switch when the devices have the next one. Where no device has it yet, its folder can be removed, and a new one will be created",
+        path.display(), have.join(", "), flags(have)
+    )]
     OtherNames {
         /// The certificate's file.
         path: PathBuf,
         /// A name that was asked for.
         name: String,
+        /// The names that it has.
+        have: Vec<String>,
+    },
+    /// The next certificate, which was made before, is for other names.
+    #[error(
+        "there is a next certificate already, in {}, and it is not for {name}. If devices pin it, use it first (--switch); otherwise remove {}, and run this again",
+        path.display(), durable::files::folder(path).display()
+    )]
+    OtherNext {
+        /// The certificate's file.
+        path: PathBuf,
+        /// A name that was asked for.
+        name: String,
+    },
+    /// The next certificate lacks names of the one that it is to replace.
+    #[error(
+        "the next certificate would lack names that {} has: {}. Devices that call the server so could not connect, and a server started for them would not start. Make it for them too: add{}; if there is a next one already, remove the folder next beside that file first",
+        path.display(), missing.join(", "), flags(missing)
+    )]
+    LacksNames {
+        /// The file of the certificate in use.
+        path: PathBuf,
+        /// The names that would be missing.
+        missing: Vec<String>,
     },
     /// No certificate can be made for these names.
     #[error("cannot create a certificate for {names:?}: {error}")]
@@ -99,4 +128,9 @@ pub enum HttpError {
     /// The disk fails.
     #[error(transparent)]
     File(#[from] FileError),
+}
+
+/// Names as flags of a command.
+fn flags(names: &[String]) -> String {
+    names.iter().map(|name| format!(" --name {name}")).collect()
 }

@@ -77,7 +77,7 @@ async fn tell(Tells(tells): Tells, request: Request, next: Next) -> Response {
     response
 }
 
-/// 16 random hexadecimal digits. A count would tell whoever asks twice how many requests were refused in between, and so when a round closed and
+/// 16 random hexadecimal digits. A count would tell anyone who asks twice how many requests were refused in between, and so when a round closed and
 /// how many devices came too late (rule P26).
 #[must_use]
 pub fn request_id() -> String {

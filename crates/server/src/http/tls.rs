@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    net::IpAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::{Duration, Instant, SystemTime},
@@ -24,7 +25,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use zeroize::Zeroizing;
 
-use super::HttpError;
+use super::{HttpError, der};
 
 /// How often the files of a certificate are looked at, at most: when somebody connects.
 const LOOKS_EVERY: Duration = Duration::from_secs(2);
@@ -178,27 +179,34 @@ const PINS: &str = "pins.pem";
 /// The folder of the next certificate.
 const NEXT: &str = "next";
 
-/// Makes the certificate that is to take the place of the one that [`self_signed`] made, for these names, and leaves that in use. Gives the
-/// file with both, for devices to pin before the change. Where there is a next one already, it is that.
+/// Makes the certificate that is to take the place of the one that [`self_signed`] made, for these names, and leaves that in use. They must
+/// include all names of that: it is what devices call the server, and what the server is started for again. Gives the file with both, for
+/// devices to pin before the change. Where there is a next one already, it is that.
 ///
 /// # Errors
-/// When there is none to be replaced, it is for other names, or the disk fails.
+/// When there is none to be replaced, a name of it is missing, the next one is for other names, or the disk fails.
 pub fn prepare_next(folder: &Path, names: &[String]) -> Result<PathBuf, HttpError> {
     let (now, next) = (folder.join("cert.pem"), folder.join(NEXT));
-    fits(&now, names)?;
-    self_signed(&next, names)?;
+    refuse_fewer(&now, names)?;
+    self_signed(&next, names).map_err(|error| match error {
+        HttpError::OtherNames { path, name, .. } => HttpError::OtherNext { path, name },
+        other => other,
+    })?;
     write_pins(folder, &[&now, &next.join("cert.pem")])
 }
 
 /// Puts the next certificate in the place of the one in use. A server that runs uses it within seconds, without a restart.
 ///
 /// # Errors
-/// When there is no next one, or the disk fails. After a crash it can be done again.
+/// When there is no next one, it lacks a name of the one in use, or the disk fails. After a crash it can be done again.
 pub fn switch_to_next(folder: &Path) -> Result<PathBuf, HttpError> {
     let [now, next] = [folder.to_owned(), folder.join(NEXT)].map(|f| (f.join("cert.pem"), f.join("key.pem")));
     // A crash may have come after the first of the two.
     let key = if next.1.exists() { &next.1 } else { &now.1 };
     read(&next.0, key)?;
+    if now.0.exists() {
+        refuse_fewer(&now.0, &names_of(&next.0)?)?;
+    }
     for (from, to) in [(&next.1, &now.1), (&next.0, &now.0)] {
         if from.exists() {
             std::fs::rename(from, to).map_err(files::failed("replace", to))?;
@@ -243,8 +251,26 @@ fn fits(path: &Path, names: &[String]) -> Result<(), HttpError> {
     };
     match names.iter().find(other) {
         None => Ok(()),
-        Some(name) => Err(HttpError::OtherNames { path: path.to_owned(), name: name.clone() }),
+        Some(name) => Err(HttpError::OtherNames { path: path.to_owned(), name: name.clone(), have: names_of(path)? }),
     }
+}
+
+/// That these are all names of a certificate, or more.
+fn refuse_fewer(path: &Path, names: &[String]) -> Result<(), HttpError> {
+    let is_same = |one: &str, other: &str| match (one.parse::<IpAddr>(), other.parse::<IpAddr>()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => one.eq_ignore_ascii_case(other),
+    };
+    let mut missing = names_of(path)?;
+    missing.retain(|name| !names.iter().any(|other| is_same(name, other)));
+    if missing.is_empty() { Ok(()) } else { Err(HttpError::LacksNames { path: path.to_owned(), missing }) }
+}
+
+/// The names that the first certificate of a file is for.
+fn names_of(path: &Path) -> Result<Vec<String>, HttpError> {
+    let unreadable = || rustls::Error::InvalidCertificate(rustls::CertificateError::BadEncoding);
+    let names = der::names(&certificates(path)?.swap_remove(0));
+    names.ok_or_else(|| HttpError::Identity { path: path.to_owned(), error: unreadable() })
 }
 
 /// Reads at least one certificate.
@@ -306,8 +332,6 @@ mod tests {
         let (first, before) = (print(), identity.now());
         let none = switch_to_next(&here).unwrap_err();
         assert!(matches!(none, HttpError::Pem { .. }), "{none}");
-        let other = prepare_next(&here, &["elsewhere.example".to_owned()]).unwrap_err();
-        assert!(matches!(other, HttpError::OtherNames { .. }), "{other}");
         let pins = prepare_next(&here, &names).unwrap();
         assert_eq!(prepare_next(&here, &names).unwrap(), pins);
         assert_eq!(certificates(&pins).unwrap().len(), 2);
@@ -322,6 +346,38 @@ mod tests {
         assert!(told.lock().unwrap()[1].contains(&print()), "{told:?}");
         assert_eq!(certificates(&pins).unwrap().len(), 1);
         self_signed(&here, &names).expect("the next start finds a pair that fits");
+    }
+
+    #[test]
+    fn the_next_certificate_has_all_names_of_the_one_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().join("tls");
+        let (both, more) = (names(&["localhost", "127.0.0.1"]), names(&["127.0.0.1", "LOCALHOST", "keyhush.example"]));
+        self_signed(&here, &both).unwrap();
+        for fewer in [names(&["localhost"]), names(&["elsewhere.example", "localhost"])] {
+            let refused = prepare_next(&here, &fewer).unwrap_err();
+            assert!(
+                matches!(&refused, HttpError::LacksNames { missing, .. } if *missing == ["127.0.0.1"]),
+                "{refused}"
+            );
+            assert!(refused.to_string().contains("add --name 127.0.0.1;") && !here.join("next").exists(), "{refused}");
+        }
+        // One that lacks a name is not used either, wherever it comes from.
+        self_signed(&here.join("next"), &both[..1]).unwrap();
+        let refused = switch_to_next(&here).unwrap_err();
+        assert!(matches!(refused, HttpError::LacksNames { .. }), "{refused}");
+        let other = prepare_next(&here, &both).unwrap_err();
+        assert!(matches!(other, HttpError::OtherNext { .. }), "{other}");
+        std::fs::remove_dir_all(here.join("next")).unwrap();
+        // A name is added: by a certificate with all of them, and not by one that no device has pinned.
+        let asked = self_signed(&here, &more).unwrap_err();
+        assert!(matches!(asked, HttpError::OtherNames { .. }), "{asked}");
+        let said = "--name localhost --name 127.0.0.1 --name keyhush.example";
+        assert!(asked.to_string().contains(said), "{asked}");
+        prepare_next(&here, &more).unwrap();
+        switch_to_next(&here).unwrap();
+        self_signed(&here, &both).expect("a server is started again for the names that it had");
+        self_signed(&here, &more).expect("and for the new one");
     }
 
     #[test]

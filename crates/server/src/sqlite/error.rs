@@ -104,6 +104,15 @@ pub enum DatabaseError {
         /// The file.
         place: PathBuf,
     },
+    /// A server runs on the secrets.
+    #[error(
+        "a server runs on the secrets in {}; stop it first. Each server needs secrets of its own, and the keys of one that runs are not destroyed",
+        place.display()
+    )]
+    SecretsInUse {
+        /// The folder.
+        place: PathBuf,
+    },
     /// The secrets are those of another server.
     #[error("{} belongs to another database; these are not the secrets of this server", place.display())]
     OtherRealm {

@@ -38,7 +38,7 @@ pub use self::{
     error::DatabaseError,
     examination::{Examined, ExaminedError, TaskExamined, examine},
     places::place_key,
-    server_state::{SqliteState, check_folders, resolved},
+    server_state::{SqliteState, check_folders, lock_secrets, resolved},
     task_home::TaskHome,
     task_ledger::TaskLedger,
 };

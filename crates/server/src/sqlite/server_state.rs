@@ -6,7 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use federated::protocol::{admission::PlaceKey, store::Store};
+use durable::{
+    disk::{Disk, Lock, OsDisk},
+    files::failed,
+};
+use federated::{
+    protocol::{admission::PlaceKey, store::Store},
+    secrets::FileVault,
+};
 
 use super::{DATABASE, Database, DatabaseError, TaskHome, place_key};
 use crate::state::{State, StateError};
@@ -21,7 +28,12 @@ pub struct SqliteState {
     database: Arc<Database>,
     /// Where the secrets are; none where it was opened for reading.
     secrets: Option<PathBuf>,
+    /// The lock of the one server of these secrets; it is the last to go.
+    _lock: Option<Lock>,
 }
+
+/// The lock in a folder of secrets. No task is called so.
+const LOCK: &str = ".lock";
 
 impl SqliteState {
     /// Opens the state of a server in its folders of data and of secrets, begun where there is none.
@@ -30,8 +42,10 @@ impl SqliteState {
     /// Another server, a database that was set back, folders that are not two or that others can reach, or a disk that fails.
     pub fn open(data: &Path, secrets: &Path) -> Result<Self, DatabaseError> {
         check_folders(data, secrets)?;
-        let database = Database::open(data.join(DATABASE))?.with_witness(secrets)?;
-        Ok(Self { database: Arc::new(database), secrets: Some(secrets.to_owned()) })
+        let database = Database::open(data.join(DATABASE))?;
+        let lock = lock_secrets(secrets)?;
+        let database = Arc::new(database.with_witness(secrets)?);
+        Ok(Self { database, secrets: Some(secrets.to_owned()), _lock: Some(lock) })
     }
 
     /// Opens the state in a folder of data for reading, also while a server runs on it.
@@ -39,7 +53,7 @@ impl SqliteState {
     /// # Errors
     /// When there is none, or of a version that this program does not know.
     pub fn read(data: &Path) -> Result<Self, DatabaseError> {
-        Ok(Self { database: Arc::new(Database::read(data.join(DATABASE))?), secrets: None })
+        Ok(Self { database: Arc::new(Database::read(data.join(DATABASE))?), secrets: None, _lock: None })
     }
 
     fn secrets(&self) -> Result<&Path, DatabaseError> {
@@ -84,6 +98,18 @@ impl State for SqliteState {
     fn is_served(&self) -> Result<bool, StateError> {
         Ok(Database::is_served(self.database.path())?)
     }
+}
+
+/// Takes the lock of a folder of secrets, made where there is none: a server holds it while it runs, and who destroys keys holds it too. The
+/// system takes it back when a process ends, however it does. What is only read, and what lies in files of its own, needs no lock.
+///
+/// # Errors
+/// When somebody has it, others can reach the folder, or the disk fails.
+pub fn lock_secrets(secrets: &Path) -> Result<Lock, DatabaseError> {
+    FileVault::in_folder(secrets)?;
+    let place = secrets.join(LOCK);
+    let lock = OsDisk.lock(&place).map_err(failed("lock", &place))?;
+    lock.ok_or_else(|| DatabaseError::SecretsInUse { place: secrets.to_owned() })
 }
 
 /// Refuses folders in which what is backed up and what must not be would lie together: one for both, one within the other, or the two

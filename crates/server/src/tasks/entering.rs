@@ -16,7 +16,7 @@ use federated::{
     },
     run::{Opened, RunError},
 };
-use ledger::{Approval, Import, Ledger, MemoryStore, SigningKey, VerifyingKey, hex};
+use ledger::{Approval, Import, Ledger, MemoryStore, SigningKey, VerifyingKey, Vouched, hex};
 use privacy::{Delta, Epsilon, rng::Randomness};
 
 use super::{
@@ -41,6 +41,8 @@ pub(super) struct Rules {
 pub struct Checked {
     /// The first entry of its ledger.
     pub plan: ledger::Plan,
+    /// What it reads that an approval covers.
+    pub vouched: Vec<Vouched>,
     /// The rounds of its plan.
     pub rounds: u64,
     /// What its guarantee will be, with everything that it imports.
@@ -90,15 +92,16 @@ impl Drafted {
         }
         let judged = rehearsal.guaranteed()?;
         let holds = rehearsal.randomness() == Randomness::Secret && judged.epsilon.is_finite();
-        Ok(Checked { rounds: self.plan.rounds, epsilon: judged.epsilon, delta: plan.delta, holds, plan })
+        let vouched = self.opened.vouched();
+        Ok(Checked { rounds: self.plan.rounds, epsilon: judged.epsilon, delta: plan.delta, holds, plan, vouched })
     }
 }
 
-/// The approval of a task is of its plan, its name and this server, by an officer whom the server trusts. Where no officers are named, a task needs no
-/// approval, but one that it has must be valid.
+/// The approval of a task is of its plan, what it reads, its name and this server, by an officer whom the server trusts. Where no officers are
+/// named, a task needs no approval, but one that it has must be valid.
 fn check_approval(
     name: &str,
-    plan: &ledger::Plan,
+    (plan, reads): (&ledger::Plan, &[Vouched]),
     approval: Option<&Approval>,
     realm: &[u8; 32],
     officers: Option<&[VerifyingKey]>,
@@ -113,7 +116,7 @@ fn check_approval(
             Ok(())
         };
     };
-    if let Err(error) = approval.check_is_of(plan, name, realm) {
+    if let Err(error) = approval.check_is_of(plan, name, realm).and_then(|()| approval.check_reads(reads)) {
         return refused(format!("{error}; {again}"));
     }
     match officers {
@@ -158,7 +161,7 @@ pub fn check_new<S: State>(
         }
     };
     let drafted = Drafted::new(Written { name: name.to_owned(), config, approval: approval.cloned() }, &realm)?;
-    check_approval(name, &drafted.plan.ledger, approval, &realm, officers)?;
+    check_approval(name, (&drafted.plan.ledger, &drafted.opened.vouched()), approval, &realm, officers)?;
     drafted.checked()
 }
 
@@ -238,10 +241,14 @@ fn one<S: State>(written: Written, rules: &Rules, state: &S) -> Result<Ready<S::
     if is_begun(state, &name)? {
         let begun = Ledger::open(state.read_task(&name)?.home().read_store()?, None, &[])?;
         if !begun.is_closed() {
-            check_approval(&name, begun.plan(), begun.opening().approval.as_ref(), realm, Some(officers))?;
+            let approval = begun.opening().approval.as_ref();
+            // One that was begun by an earlier version has an approval of its plan alone, and goes on.
+            let covers = approval.is_some_and(|approval| !approval.vouched.is_empty());
+            let reads = if covers { opened.vouched() } else { Vec::new() };
+            check_approval(&name, (begun.plan(), &reads), approval, realm, Some(officers))?;
         }
     } else {
-        check_approval(&name, &plan.ledger, opened.approval(), realm, Some(officers))?;
+        check_approval(&name, (&plan.ledger, &opened.vouched()), opened.approval(), realm, Some(officers))?;
     }
     let state = state.task(&name)?;
     let known_as = known_as(&state, &network, evaluation.as_ref())?;
