@@ -32,6 +32,16 @@
     return [low >= 0 && low < 0.4 * high ? 0 : low - pad, high + pad];
   };
 
+  /** Steps of an axis of rounds, of which there are no halves. */
+  const WHOLE = Array.from({ length: 16 }, (_, i) => [1, 2, 5].map((step) => step * 10 ** i)).flat();
+
+  /** From the first point to the last. uPlot has a range of its own for a single one, up to 100. */
+  const ends = (plot) => {
+    const xs = plot.data?.[0] || [];
+    const [first, last] = [xs[0] ?? 0, xs.at(-1) ?? 0];
+    return [first, last > first ? last : first + 1];
+  };
+
   class Chart extends HTMLElement {
     #data = null;
     #plot = null;
@@ -135,11 +145,11 @@
         width: this.#width(), height: this.#height(), series, bands,
         legend: { show: false },
         scales: {
-          x: { time: data.xUnit === "time", range: (plot, low, high) => this.#data.zoom || [low ?? 0, high > low ? high : (low ?? 0) + 1] },
+          x: { time: data.xUnit === "time", range: (plot) => this.#data.zoom || ends(plot) },
           y: log ? { distr: 3 } : { range: (plot, low, high) => room(low, high) },
         },
         axes: [
-          { ...axis, size: 30, ...(data.xLabel === "rounds" || data.xUnit ? {} : { label: data.xLabel, labelSize: 18, labelFont: font }), ...(data.xUnit === "time" ? { space: 70, values: TIMES } : { values: (plot, ticks) => ticks.map((value) => tick("number", value, step(ticks))) }) },
+          { ...axis, size: 30, ...(data.xLabel === "rounds" || data.xUnit ? {} : { label: data.xLabel, labelSize: 18, labelFont: font }), ...(data.xLabel === "rounds" ? { incrs: WHOLE } : {}), ...(data.xUnit === "time" ? { space: 70, values: TIMES } : { values: (plot, ticks) => ticks.map((value) => tick("number", value, step(ticks))) }) },
           { ...axis, size: data.unit === "seconds" ? 66 : 58, values: (plot, ticks) => ticks.map((value) => tick(data.unit, value, log ? value : step(ticks))) },
         ],
         cursor: {

@@ -196,15 +196,15 @@
     drawCurves(detail, "privacy", parts.privacy);
     const inner = parts.privacy.querySelector(":scope > .grid");
     if (spending && inner.firstElementChild !== spending) inner.prepend(spending);
-    const observed = (row, key) => (row.observed ? row.observed[key] ?? "no device twice" : "\u2013");
+    const observed = (row, key) => (!row.observed ? "\u2013" : row.observed[key] == null ? "no device twice" : shown("number", row.observed[key]));
     const limits = detail.participation.flatMap((row) => [
-      { id: `${row.stream} times`, what: `In ${row.title}, one device takes part at most`, limit: row.max_participations, unit: "times", seen: observed(row, "max_participations") },
-      { id: `${row.stream} between`, what: "and between two times there are at least", limit: row.min_separation, unit: "rounds", seen: observed(row, "min_separation") },
+      { id: `${row.stream} times`, what: `In ${row.title}, one device takes part at most`, limit: row.max_participations, unit: "time", seen: observed(row, "max_participations") },
+      { id: `${row.stream} between`, what: "and between two times there are at least", limit: row.min_separation, unit: "round", seen: observed(row, "min_separation") },
     ]);
     parts.limits.data = { rows: limits, columns: [
       { key: "what", label: "Limit on participation", value: (row) => row.what },
-      { key: "enforced", label: "Enforced", number: true, value: (row) => (row.limit == null ? "no limit" : `${row.limit} ${row.unit}`) },
-      { key: "observed", label: "Observed", number: true, value: (row) => row.seen },
+      { key: "enforced", label: "Enforced", number: true, value: (row) => (row.limit == null ? "no limit" : `${shown("number", row.limit)} ${row.unit}${row.limit === 1 ? "" : "s"}`) },
+      { key: "observed", label: detail.participation.some((row) => row.observed) ? "Observed: exact, outside the guarantee" : "Observed", number: true, value: (row) => row.seen },
     ] };
     parts.limitsNote.textContent = detail.participation_note;
   };
@@ -258,7 +258,8 @@
     if (parts?.name !== task.name) build(task.name);
     parts.state.dataset.state = task.state;
     parts.state.textContent = STATES[task.state] || task.state;
-    parts.why.textContent = task.problem || task.why || "";
+    const why = task.problem || task.why || "";
+    parts.why.textContent = why.charAt(0).toUpperCase() + why.slice(1);
     parts.why.hidden = !parts.why.textContent;
     drawOrders(task);
     const detail = details.get(task.name)?.data;
@@ -383,7 +384,7 @@
       tasks.set(task.name, task);
       if (view.task !== task.name || !before || said.reset) continue;
       if (before.state !== task.state) announce(`${task.name}: ${STATES[task.state]}`);
-      else if (before.rounds !== task.rounds) announce(`round ${task.rounds} of ${task.planned}`);
+      else if (before.rounds !== task.rounds) announce(`round ${shown("number", task.rounds)} of ${shown("number", task.planned)}`);
     }
     const names = new Set(said.names);
     for (const name of [...tasks.keys()]) if (!names.has(name)) { tasks.delete(name); details.delete(name); }

@@ -53,7 +53,8 @@
       this.#chart(grid, [
         ["arrivals", "Check-ins", "Devices that asked for work, per minute.", "number", [{ name: "check-ins per minute", colour: "--run-0", x: exact.check_ins.times, y: exact.check_ins.counts }]],
         ["reports", "Devices of each attempt", "How many were asked, how many reports are in the sum, and how many dropped out.", "number", [
-          { name: "asked", colour: "--run-6", ...over("asked") }, { name: "reports", colour: "--run-2", ...over("reported") }, { name: "dropped out", colour: "--run-7", ...over("dropped") }]],
+          // Mostly both are equal: the dashed line lets the other show through.
+          { name: "reports", colour: "--run-2", ...over("reported") }, { name: "asked", colour: "--run-6", dash: [5, 5], ...over("asked") }, { name: "dropped out", colour: "--run-7", ...over("dropped") }]],
         ["durations", "Time per attempt", "From the first device that was given it to its end.", "seconds", [{ name: "duration", colour: "--run-4", ...over("seconds") }]],
       ], zoom);
       attempts.data = {
@@ -73,7 +74,7 @@
       this.#failures(failed);
       const rows = exact.observed.flatMap((row) => [
         { id: `${row.stream} times`, what: `In ${row.title}, the most times of one device`, seen: shown("number", row.max_participations) },
-        { id: `${row.stream} between`, what: "and the fewest rounds between two times of one device", seen: row.min_separation ?? "no device twice" },
+        { id: `${row.stream} between`, what: "and the fewest rounds between two times of one device", seen: row.min_separation == null ? "no device twice" : shown("number", row.min_separation) },
       ]);
       seen.data = { rows, caption: rows.length ? null : "Nothing is on record yet.", columns: [
         { key: "what", label: "Of the participations on record", value: (row) => row.what }, { key: "seen", label: "Observed", number: true, value: (row) => row.seen }] };

@@ -36,11 +36,14 @@ const FULL: f64 = 0.4;
 const BAR: usize = 40;
 
 const WHAT: &str = "\
-Everything runs in one process on this machine and speaks plain HTTP on a loopback address, so no browser warns about a certificate; a server for real
-devices (keyhush serve) uses TLS. The people and their messages are made up. The noise, the secure sums, the ledger and its guarantee are real.
+Everything runs in one process on this machine and speaks plain HTTP on a loopback address, so no browser warns about a certificate; \
+a server for real devices (keyhush serve) uses TLS. The people and their messages are made up. The noise, the secure sums, the ledger \
+and its guarantee are real.
 
-Ctrl-C ends the demo. Its files are in a temporary folder that is deleted at the end, unless you keep them with --keep. If a demo is killed, the next
-one deletes what it left.
+In the first ten to twenty rounds the accuracy jumps up and down; then it rises.
+
+Ctrl-C ends the demo. Its files are in a temporary folder that is deleted at the end, unless you keep them with --keep. If a demo is \
+killed, the next one deletes what it left.
 
 Examples:
   keyhush demo
@@ -86,14 +89,14 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
     demo.check_files().map_err(refused)?;
     let stop = interrupt::watch()?;
     let place = match &args.keep {
-        Some(folder) => Place::kept(folder).map_err(refused)?,
-        None => Place::temporary(&std::env::temp_dir()).map_err(refused)?,
+        Some(folder) => Place::kept(folder).map_err(no_place_to_keep)?,
+        None => Place::temporary(&std::env::temp_dir()).map_err(no_temporary_place)?,
     };
     if !place.is_kept() {
         let folder = place.folder().to_owned();
         interrupt::before_the_end(move || _ = place::remove(&folder));
     }
-    interrupt::end_within(ENDS_IN, || eprintln!("{ENDS_AT_ONCE}"))?;
+    interrupt::end_within(ENDS_IN, || _ = writeln!(std::io::stderr(), "{ENDS_AT_ONCE}"))?;
     let mut shown = Shown::new(args, &about);
     let summary = demo.run(&place, stop, &mut |step| shown.show(&step));
     shown.bar.finish_and_clear();
@@ -105,11 +108,31 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<()> {
     // The folder is gone before anything says that the demo is over.
     drop(place);
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&summary)?);
+        writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&summary)?)?;
     } else {
         shown.end(&summary);
     }
     Ok(())
+}
+
+/// No folder that stays.
+fn no_place_to_keep(error: DemoError) -> anyhow::Error {
+    match error {
+        DemoError::Folder { .. } => {
+            BadInput::wrong("keep", format!("{error}; choose a folder that you may write to")).into()
+        }
+        other => refused(other),
+    }
+}
+
+/// No folder among the temporary files.
+fn no_temporary_place(error: DemoError) -> anyhow::Error {
+    match error {
+        DemoError::Folder { .. } => anyhow::anyhow!(
+            "{error}; temporary files are in the folder that TMPDIR names: set it to one that you may write to, or use --keep DIR"
+        ),
+        other => refused(other),
+    }
 }
 
 /// What a person can mend is bad input.
@@ -219,13 +242,19 @@ impl<'a> Shown<'a> {
     }
 
     fn end(&self, summary: &Summary) {
-        let Summary { rounds, planned_rounds, devices, seconds, accuracy_start, accuracy_end, .. } = summary;
+        let Summary { rounds, planned_rounds, devices, seconds, accuracy_start, accuracy_end, accuracy_best, .. } =
+            summary;
+        let best = if accuracy_best > accuracy_end {
+            format!(" Its best was {}: in the first rounds it jumps.", percent(*accuracy_best))
+        } else {
+            String::new()
+        };
         let why = match summary.ended {
             Ended::PlanDone => "The plan is done: the participations of the devices are spent.",
             Ended::Stopped => "The demo was stopped.",
         };
         let done = format!(
-            "{why} {rounds} of {} with {} in {seconds:.0} s: the share of next words that the model predicts went from {} to {}.",
+            "{why} {rounds} of {} with {} in {seconds:.0} s: the share of next words that the model predicts went from {} to {}.{best}",
             counted(*planned_rounds, "round"),
             counted(*devices, "device"),
             percent(*accuracy_start),
@@ -251,12 +280,8 @@ impl<'a> Shown<'a> {
     /// A line above the one that moves.
     fn line(&self, text: &str) {
         self.bar.suspend(|| {
-            if self.json {
-                eprintln!("{text}");
-            } else {
-                // A pipe that nobody reads any more is no reason to leave a folder behind.
-                _ = writeln!(std::io::stdout(), "{text}");
-            }
+            // Where nothing can be written any more, or nobody reads it, that is no reason to leave a folder behind.
+            _ = if self.json { writeln!(std::io::stderr(), "{text}") } else { writeln!(std::io::stdout(), "{text}") };
         });
     }
 }

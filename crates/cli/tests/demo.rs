@@ -95,6 +95,7 @@ fn p23_a_demo_ends_by_itself_with_a_summary_and_leaves_nothing() {
     assert_eq!((of("rounds"), of("planned_rounds"), of("devices")), (3.0, 3.0, 20.0));
     assert_eq!((&summary["ended"], &summary["kept"]), (&"plan_done".into(), &Value::Null));
     assert!(of("seconds") > 0.0 && of("accuracy_start") >= 0.0 && of("accuracy_end") <= 1.0, "{summary:#}");
+    assert!(of("accuracy_best") >= of("accuracy_end") && of("accuracy_best") >= of("accuracy_start"), "{summary:#}");
     // It is the ledger's, guaranteed, and the one that was announced; and it is not flattered.
     assert!((of("epsilon") / summary["plan"]["demo"]["epsilon"].as_f64().unwrap() - 1.0).abs() < 1e-9, "{summary:#}");
     assert!(summary["epsilon_means"].as_str().unwrap().contains("from the signed ledger"), "{summary:#}");
@@ -193,6 +194,23 @@ fn what_is_kept_has_a_closed_ledger_that_is_verified() {
     );
 }
 
+/// It ended in a panic, with 101.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_behind_the_output_of_a_demo_is_an_error_and_no_panic() {
+    let temp = tempfile::tempdir().unwrap();
+    let full = || Stdio::from(fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+    let flags = ["--rounds", "1", "--port", "0", "--json"];
+    let output = demo(temp.path(), &flags).stdout(full()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("error: ") && !said.contains("panicked"), "{said}");
+    // What is said on the way is less than the summary at its end.
+    let output = demo(temp.path(), &flags).stderr(full()).output().unwrap();
+    assert!(output.status.success(), "{:?}", output.status);
+    assert!(serde_json::from_slice::<Value>(&output.stdout).unwrap()["rounds"] == 1);
+    assert_eq!(left(temp.path()), [""; 0]);
+}
+
 #[test]
 fn what_cannot_be_is_refused_with_what_to_do() {
     let temp = tempfile::tempdir().unwrap();
@@ -226,5 +244,12 @@ fn what_cannot_be_is_refused_with_what_to_do() {
     let output = demo(&nowhere, &["--rounds", "1", "--port", "0"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("cannot create") && said.contains("TMPDIR"), "{said}");
+    // A folder to keep that cannot be made has nothing to do with temporary files.
+    let kept = temp.path().join("no/where");
+    let output =
+        demo(temp.path(), &["--rounds", "1", "--port", "0", "--keep", kept.to_str().unwrap()]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("--keep") && said.contains("choose a folder"), "{said}");
+    assert!(!said.contains("TMPDIR"), "{said}");
     assert_eq!(left(temp.path()), [""; 0]);
 }

@@ -55,7 +55,7 @@ const FILES: [File; 10] = [
     file(HEAD, TEXT, "the ledger's head"),
     file(STATEMENT_FILE, MARKDOWN, "the privacy statement"),
     file(STATEMENT_JSON, JSON, "the privacy statement, for programs"),
-    file(METRICS_FILE, LINES, "how well the released models did"),
+    file(METRICS_FILE, LINES, "the metrics"),
     of_model(WEIGHTS_FILE, BYTES, "the model"),
     of_model(CONFIG_FILE, JSON, "the model's shape"),
     of_model(VOCABULARY_FILE, TEXT, "the model's vocabulary"),

@@ -18,7 +18,7 @@ pub fn about(settings: &Settings, costs: &Costs) -> About {
             counted(settings.rounds, "round")
         ),
         parts: parts(settings),
-        notes: vec![why_epsilon_is_large(costs), what_is_real()],
+        notes: vec![why_epsilon_is_large(costs), what_to_expect(), what_is_real()],
     }
 }
 
@@ -26,7 +26,14 @@ fn parts(settings: &Settings) -> Vec<Part> {
     let Settings { goal, asked, min_separation, max_participations, noise_multiplier, .. } = settings;
     let part = |name: &str, does: String| Part { name: name.to_owned(), does };
     vec![
-        part("server", format!("asks up to {asked} devices per round, waits for {goal} reports, and publishes the next model.")),
+        part(
+            "server",
+            format!(
+                "asks up to {} per round, waits for {}, and publishes the next model.",
+                counted(*asked, "device"),
+                counted(*goal, "report")
+            ),
+        ),
         part(
             "devices",
             format!(
@@ -56,20 +63,25 @@ fn parts(settings: &Settings) -> Vec<Part> {
 fn why_epsilon_is_large(costs: &Costs) -> String {
     let Costs { demo, million } = costs;
     let Cost { devices, goal, max_participations, .. } = *demo;
+    let adds_up = match max_participations {
+        1 => String::new(),
+        times => format!("; and each device takes part up to {}, which adds up", counted(times, "time")),
+    };
+    let twice = if max_participations > 1 { ", and nobody takes part twice" } else { "" };
     format!(
         "Why epsilon is large here: the whole plan has epsilon {} (at delta {:e}), which {}. With {} it cannot be small and \
-         the model good. Noise must hide each device among those of its round, but with more of it in a sum of {goal} reports the model would learn nothing; and \
-         each device takes part up to {}, which adds up. The same plan with {}, so the same rounds and the same noise in the average, \
-         has epsilon {} (at delta {:e}): {} report per round, so the noise can be {} times as large as here, and nobody takes part twice.",
+         the model good. Noise must hide each device among those of its round, but with more of it in a sum of {} the model would learn nothing{adds_up}. \
+         The same plan with {}, so the same rounds and the same noise in the average, has epsilon {} (at delta {:e}): each round has {}, so the \
+         noise can be {} times as large as here{twice}.",
         rounded_up(demo.epsilon),
         demo.delta,
         strength(demo.epsilon),
         counted(devices, "device"),
-        counted(max_participations, "time"),
+        counted(goal, "report"),
         counted(million.devices, "device"),
         rounded_up(million.epsilon),
         million.delta,
-        grouped(million.goal),
+        counted(million.goal, "report"),
         grouped((million.noise_multiplier / demo.noise_multiplier).round() as u64),
     )
 }
@@ -87,6 +99,12 @@ pub fn strength(epsilon: f64) -> &'static str {
 /// Two decimals at most.
 fn short(value: f64) -> String {
     format!("{value:.2}").trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn what_to_expect() -> String {
+    "What to expect: in the first ten to twenty rounds the accuracy jumps up and down. The model learns first which words are frequent, and often predicts \
+     one of them everywhere. Then it rises. With few devices or rounds it can end below its best."
+        .to_owned()
 }
 
 fn what_is_real() -> String {
@@ -112,5 +130,19 @@ mod tests {
         let noise = said.parts.iter().find(|part| part.name == "noise").unwrap();
         assert!(noise.does.contains(" 0.5 times as large"), "{}", noise.does);
         assert_eq!(said.parts.len(), 7);
+        assert!(why.contains("each round has 2,564 reports, so"), "{why}");
+    }
+
+    #[test]
+    fn p23_participations_add_up_only_where_there_are_several() {
+        let why = |devices, rounds| {
+            let settings = Settings::new(devices, rounds).unwrap();
+            (settings.max_participations, about(&settings, &Costs::of(&settings).unwrap()).notes.swap_remove(0))
+        };
+        let (once, said) = why(40, 1);
+        assert!(once == 1 && !said.contains("adds up") && !said.contains("twice"), "{once}: {said}");
+        let (often, said) = why(40, 30);
+        assert!(said.contains(&format!("takes part up to {often} times, which adds up")), "{said}");
+        assert!(said.contains("nobody takes part twice"), "{said}");
     }
 }

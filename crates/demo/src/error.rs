@@ -44,7 +44,7 @@ pub enum DemoError {
         folder: PathBuf,
     },
     /// A folder cannot be made, read or deleted.
-    #[error("cannot {what} {}: {error}; temporary files are in the folder that TMPDIR names, or use --keep DIR", path.display())]
+    #[error("cannot {what} {}: {error}", path.display())]
     Folder {
         /// What was tried.
         what: &'static str,

@@ -32,6 +32,7 @@ use federated::{
     fleet::Stop,
     home::{Home, Log},
     metrics::Metrics,
+    numbers::counted,
     price::Price,
     protocol::{
         admission::{ByToken, EnrolmentLimits},
@@ -136,8 +137,10 @@ pub struct Summary {
     pub seconds: f64,
     /// The share of next words that the first model predicted of people who have no device.
     pub accuracy_start: f64,
-    /// That of the last model that was measured.
+    /// That of the last model that was measured. In the first rounds it jumps, so the end of a short demo may be below its start.
     pub accuracy_end: f64,
+    /// The best of all that were measured.
+    pub accuracy_best: f64,
     /// Epsilon, under a name that says what it is: by the ledger, `epsilon` is guaranteed.
     #[serde(flatten)]
     pub price: Price,
@@ -273,6 +276,7 @@ impl Demo {
             seconds,
             accuracy_start: of(accuracies.first())?,
             accuracy_end: of(accuracies.last())?,
+            accuracy_best: of(accuracies.iter().max_by(|a, b| a.total_cmp(b)))?,
             price: spent.holds,
             delta: spent.delta.get(),
             epsilon_means: means(&spent.holds, self.settings.devices),
@@ -302,8 +306,11 @@ fn files() -> u64 {
 /// An epsilon in words, as honest as it is large.
 fn means(price: &Price, devices: u64) -> String {
     let (epsilon, strength) = (price.epsilon.get(), strength(price.epsilon.get()));
-    let because =
-        if epsilon > 1.0 { format!(": {devices} devices are too few for a small one") } else { String::new() };
+    let because = if epsilon > 1.0 {
+        format!(": {} are too few for a small one", counted(devices, "device"))
+    } else {
+        String::new()
+    };
     format!(
         "the guarantee of the whole plan, from the signed ledger. The noise was drawn from the operating system and was secret. Such an epsilon {strength}{because}"
     )
@@ -527,7 +534,7 @@ mod tests {
         let price =
             |epsilon| Price { meaning: Meaning::Guaranteed, epsilon: Epsilon::new(epsilon).unwrap(), rho: None };
         assert!(means(&price(800.0), 200).contains("protects nobody in practice: 200 devices are too few"));
-        assert!(means(&price(8.0), 1000).contains("weak guarantee: 1000 devices are too few"));
+        assert!(means(&price(8.0), 1000).contains("weak guarantee: 1,000 devices are too few"));
         assert!(!means(&price(0.5), 1000).contains("too few"));
     }
 }

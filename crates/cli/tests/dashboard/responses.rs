@@ -436,6 +436,7 @@ fn read(path: &str, real: &str, asks: Asks, answer: &Answered, told: &mut Told) 
         // It has no data of this server.
         "/openapi.json" => return assert_eq!(answer.status, 200),
         "/metrics" => {
+            assert_eq!(answer.status, 200, "{text}");
             let numbers = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
             for name in numbers.map(|line| line.split(['{', ' ']).next().unwrap()) {
                 let judged = METRICS.contains(&name)
@@ -556,6 +557,11 @@ fn p12_p23_p26_every_answer_is_read_and_has_nothing_exact_where_it_must_not() {
     let limits = &detail["participation"][0];
     assert!(limits["observed"]["max_participations"].as_u64() <= limits["max_participations"].as_u64(), "{limits}");
     assert!(detail["participation_note"].as_str().unwrap().contains("outside the guarantee"), "{detail}");
+    // Advice for those who plan, in the words of flags and settings, is for nobody who reads this.
+    assert!(!detail["notes"].to_string().contains("tolerates"), "{detail}");
+    let tile = |name: &str| detail["tiles"].as_array().unwrap().iter().find(|tile| tile["name"] == name).unwrap();
+    assert_eq!(tile("Rounds")["value"], "12 of 12");
+    assert!(tile("Epsilon")["note"].as_str().unwrap().contains(", for "), "{detail}");
 }
 
 #[test]

@@ -12,18 +12,18 @@ const MOST_OF_ONE: usize = 8;
 
 /// The streams that are open, by the names of tokens.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Streams(Arc<Mutex<BTreeMap<String, usize>>>);
+pub(crate) struct Streams(Arc<Mutex<BTreeMap<String, usize>>>);
 
 /// The place of a stream, which is free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     streams: Streams,
     token: String,
 }
 
 impl Streams {
     /// A place for a stream of a token; none where there are too many.
-    pub(super) fn place(&self, token: &str) -> Option<Place> {
+    pub(crate) fn place(&self, token: &str) -> Option<Place> {
         let mut open = self.open();
         let own = open.get(token).copied().unwrap_or_default();
         if own >= MOST_OF_ONE || open.values().sum::<usize>() >= MOST {

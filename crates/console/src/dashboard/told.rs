@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use federated::{
     forecast,
     home::Home,
+    numbers::grouped,
     plan::{BEFORE, EVALUATION},
     price::Meaning,
     protocol::order::Order,
@@ -287,7 +288,7 @@ impl Detail {
     /// From what a task has stored.
     #[must_use]
     pub fn of<S: LedgerStore>(kept: &Kept, spent: &Spent, ledger: &Ledger<S>, forecast: Option<Curve>) -> Self {
-        let Run { sentence, notes, tiles, mut curves, epsilon_means, samples, statement, .. } = Run::of(kept);
+        let Run { sentence, tiles, mut curves, epsilon_means, samples, statement, .. } = Run::of(kept);
         let told: Vec<String> =
             charts().into_iter().filter(|chart| chart.group != Group::Training).map(|chart| chart.key).collect();
         curves.retain(|key, _| told.contains(key));
@@ -297,8 +298,8 @@ impl Detail {
         Self {
             name: kept.name.clone(),
             sentence,
-            notes,
-            tiles,
+            notes: notes(kept),
+            tiles: tiles.into_iter().map(|tile| of_task(tile, kept, spent)).collect(),
             curves: curves.into_iter().map(|(key, curve)| (key, thinned(curve))).collect(),
             spending,
             participation: Limits::all(&ledger.plan().phases, observed),
@@ -314,6 +315,34 @@ impl Detail {
                 closed: ledger.closing().map(|closing| closed(closing.because)),
             },
         }
+    }
+}
+
+/// What should be known beside the sentence. How much noise the model bears against others is advice for those who plan, in the words of
+/// their settings, and is not among it.
+fn notes(kept: &Kept) -> Vec<String> {
+    let sent = kept.metrics.last().and_then(|line| line.sent);
+    sent.map(|sent| sent.words()).into_iter().collect()
+}
+
+/// A tile of a task, which has a plan: how much of it is done, and, also when it is over, for what its epsilon holds.
+fn of_task(tile: Tile, kept: &Kept, spent: &Spent) -> Tile {
+    let Tile { name, value, note } = tile;
+    match name.as_str() {
+        "Rounds" => Tile { value: format!("{value} of {}", grouped(spent.planned_rounds)), name, note },
+        "Epsilon" if kept.ended.is_some() => {
+            Tile { note: format!("{note}, for {}", held_for(spent.basis)), name, value }
+        }
+        _ => Tile { name, value, note },
+    }
+}
+
+/// For what the epsilon of a task that is over holds, in a few words.
+const fn held_for(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Spent => "everything released",
+        Basis::Plan => "the whole plan",
+        Basis::Budget => "the whole budget",
     }
 }
 
@@ -453,6 +482,14 @@ mod tests {
             assert_eq!((thin.rounds.first(), thin.rounds.last()), (rounds.first(), rounds.last()));
             assert!(thin.rounds.iter().zip(&thin.values).all(|(round, value)| *value == Some(*round as f64 / 7.0)));
         }
+    }
+
+    /// "Rounds 48" did not say of how many, and the epsilon of a task that was over not for what.
+    #[test]
+    fn p23_an_epsilon_that_holds_for_a_plan_says_so_when_it_is_over() {
+        assert_eq!(held_for(Basis::Plan), "the whole plan");
+        assert_eq!(held_for(Basis::Spent), "everything released");
+        assert_eq!(held_for(Basis::Budget), "the whole budget");
     }
 
     #[test]

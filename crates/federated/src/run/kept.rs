@@ -79,9 +79,13 @@ impl Kept {
         let heads = known_heads(home)?;
         let ledger = Ledger::open(home.read_store()?, None, &heads)?;
         let statement = Statement::of(&ledger)?;
-        let metrics: Vec<Metrics> = read_log(home, Log::Metrics)?;
         let failed = failed_attempts(&ledger);
         let rounds = settled_rounds(&ledger);
+        // What was written after the ledger was read is told with the rounds that it is of.
+        let mut metrics: Vec<Metrics> = read_log(home, Log::Metrics)?;
+        metrics.retain(|line| line.round <= rounds);
+        let mut samples: Vec<Samples> = read_log(home, Log::Samples)?;
+        samples.retain(|line| line.round <= rounds);
         let simulated = statement.accounting.randomness != Randomness::Secret;
         let totals = if simulated { Some(Totals::read(home)?).filter(|totals| totals.rounds > 0) } else { None };
         let cohort = config.cohort(rounds);
@@ -94,7 +98,7 @@ impl Kept {
             settings,
             timing: if simulated { read_log(home, Log::Timing)? } else { Vec::new() },
             diagnostics: if simulated { diagnostics(home)? } else { Vec::new() },
-            samples: read_log(home, Log::Samples)?,
+            samples,
             rounds,
             ended: ledger.closing().map(|closing| closing.because.into()),
             sentence: told.sentence() + alone(home)?,

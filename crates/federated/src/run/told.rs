@@ -44,7 +44,7 @@ pub(super) struct Told<'a> {
 impl Told<'_> {
     /// What a person can quote: what the model does, for whom it was paid, and the price, if there is one (rule P23).
     pub(super) fn sentence(&self) -> String {
-        let Some(Metrics { measured, .. }) = self.history.last() else {
+        let Some(Metrics { measured, round, .. }) = self.history.last() else {
             return "Nothing has been measured yet.".into();
         };
         let statement = self.statement;
@@ -52,7 +52,7 @@ impl Told<'_> {
         let unit = statement.unit.name();
         let mood = if price.meaning == Meaning::IfSecret { "In simulation, the model" } else { "The model" };
         let does = (measured.measures().does)(measured.headline());
-        let done = format!("{mood} {does} after {}", self.rounds_words(unit));
+        let done = format!("{mood} {does} after {}{}", self.rounds_words(unit), measured_at(*round, self.rounds));
         let judged = judged(self.history);
         if !price.epsilon.is_finite() {
             return format!("{done}, with no privacy at all (epsilon is infinite).{judged}");
@@ -89,6 +89,16 @@ impl Told<'_> {
         };
         format!("{rounds} of {cohort} of {population} {made_up}{unit}s{there}{failed}")
     }
+}
+
+/// After which round it was measured, where others have followed: what it costs is what all of them cost.
+fn measured_at(round: u64, rounds: u64) -> String {
+    if round == rounds {
+        return String::new();
+    }
+    let round =
+        if round == 0 { "before the first round".to_owned() } else { format!("after round {}", grouped(round)) };
+    format!(" (measured {round})")
 }
 
 /// That a run ended below its start, or that a loss of it has left all measure; nothing where neither is so.
@@ -176,6 +186,14 @@ mod tests {
         assert_eq!(judged(&history), " Its perplexity is no longer finite: training diverged.");
         perplexities(&mut history, &[1000.0, 99_000.0]);
         assert_eq!(judged(&history), "");
+    }
+
+    /// "After 238 rounds", of a model that was measured after round 237.
+    #[test]
+    fn the_sentence_names_the_round_of_its_measurement() {
+        assert_eq!(measured_at(238, 238), "");
+        assert_eq!(measured_at(1237, 1238), " (measured after round 1,237)");
+        assert_eq!(measured_at(0, 3), " (measured before the first round)");
     }
 
     /// "Predicts 0.1 % ... worse than before (0.09 %)": one was rounded and the other not.
