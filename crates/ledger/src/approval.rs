@@ -21,7 +21,7 @@ const LABEL: &str = "keyhush officer approval v1";
 #[serde(deny_unknown_fields)]
 pub struct Vouched {
     /// What it is.
-    pub what: String,
+    /// Its role in the task, in words: "the vocabulary", for example.
     /// SHA-256 of what was read.
     pub digest: Digest,
 }
