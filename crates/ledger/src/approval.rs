@@ -20,8 +20,8 @@ const LABEL: &str = "keyhush officer approval v1";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vouched {
-    /// What it is.
     /// Its role in the task, in words: "the vocabulary", for example.
+    pub what: String,
     /// SHA-256 of what was read.
     pub digest: Digest,
 }
