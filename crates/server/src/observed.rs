@@ -656,7 +656,7 @@ mod tests {
         }
         let series = observed.series();
         assert_eq!((series.bins.len(), series.bin_s), (BINS, 10));
-        assert_eq!(series.from_ms, began + (7 - 6) * 3_600_000);
+        assert_eq!(series.from_ms, began + 3_600_000);
         assert!(series.bins.iter().all(|bin| *bin == Bin { check_ins: 10, ..Bin::default() }));
         // Where nothing came there are bins too, and a day without anybody leaves nothing of the day before.
         let received = |offset| Answer::new(Says::Received(Received { offset }));
