@@ -12,6 +12,7 @@
 //! The binary is the one beside this test in the target folder. It is built if it is not there; it is not rebuilt if it
 //! is old, since a build of the whole workspace comes first in `cargo xtask test`.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -59,7 +60,11 @@ fn every_command_in_the_docs_runs() {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("docs").join(page.replace('/', "-"));
         let _ = std::fs::remove_dir_all(&folder);
         // Where a page has a server's folder of secrets, the server was started before.
-        std::fs::create_dir_all(folder.join("SECRETS")).expect("the target folder can be written");
+        std::fs::create_dir_all(&folder).expect("the target folder can be written");
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(folder.join("SECRETS"))
+            .expect("the folder of a page can be written");
         for shown in commands(&text) {
             let outcome = match fate(&shown.command) {
                 Fate::Run(command) => {

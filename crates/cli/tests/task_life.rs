@@ -6,6 +6,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::Stdio,
     time::{Duration, Instant},
@@ -283,6 +284,8 @@ fn what_cannot_be_meant_is_refused_with_what_to_do() {
     fs::write(here.join("empty"), "").unwrap();
     fs::write(here.join("typo.toml"), "rounds = 1\nparticipation.cohrt = 3\n").unwrap();
     done(here, &["officer", "init", "--key", "officer.key"]);
+    fs::create_dir(here.join("tokens")).unwrap();
+    fs::set_permissions(here.join("tokens"), fs::Permissions::from_mode(0o700)).unwrap();
     done(here, &["access", "create", "first", "--role", "viewer", "--secrets", "tokens"]);
     let realm = "0".repeat(64);
     for (args, words) in [

@@ -98,6 +98,7 @@ fn thrown_away(plan: &Plan) -> Plan {
         plan.ledger.randomness = Randomness::Simulated { seed: 0 };
     }
     plan.ledger.start = Start::Random;
+    plan.ledger.after.clear();
     plan.ledger.budget = None;
     plan
 }
