@@ -2,6 +2,7 @@
 //! has them, long messages, and no ticket in a log.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+#![allow(clippy::print_stdout, reason = "says what was left out")]
 
 use std::{
     fs,

@@ -1,6 +1,7 @@
 //! `deploy/keyhush.service`: what systemd says of it, and that a real server with its devices needs nothing that it forbids.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+#![allow(clippy::print_stdout, reason = "says what was left out")]
 
 use std::{
     collections::BTreeSet,

@@ -2,6 +2,7 @@
 //! each thing that is wrong.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
+#![allow(clippy::print_stderr, reason = "says what was left out")]
 
 use std::{
     collections::BTreeMap,

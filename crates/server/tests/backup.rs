@@ -117,6 +117,9 @@ fn give_refused_while_open(place: &Place) {
     assert!(matches!(Database::open(place.path()), Err(DatabaseError::Locked { .. })));
 }
 
+/// What happens after a backup.
+type Happens<'a> = &'a dyn Fn(&Place);
+
 #[test]
 fn p17_what_lacks_an_entry_or_an_assignment_is_not_restored() {
     // A release after the backup; and somebody who was given a task after it, between two releases.
@@ -132,7 +135,7 @@ fn p17_what_lacks_an_entry_or_an_assignment_is_not_restored() {
         let other = keyhush_server::sqlite::TaskHome::open(database, "later", &place.secrets()).unwrap();
         drop(begun(&other, 1));
     };
-    let later: [(&dyn Fn(&Place), &str); 3] = [
+    let later: [(Happens<'_>, &str); 3] = [
         (&release, "the ledger of en-GB has 3 of 4 entries"),
         (&assignment, "devices were assigned tasks 2 times, and it knows of 1"),
         (&created, "later: it was begun later"),

@@ -45,7 +45,7 @@ pub(crate) struct DoctorArgs {
     /// Private key of the certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
-    /// Address of the running server, such as https://example.org:8443: connects as a device does
+    /// Address of the running server, such as `https://example.org:8443`: connects as a device does
     #[arg(long, value_name = "URL")]
     server: Option<String>,
     /// Trust only this certificate, as devices with --pin do

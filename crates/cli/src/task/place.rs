@@ -37,7 +37,7 @@ pub(crate) struct Where {
     /// Data folder of the server, on its own machine (--data of keyhush serve)
     #[arg(long, value_name = "DIR", conflicts_with = "server")]
     data: Option<PathBuf>,
-    /// Address of the server, such as https://example.org:8443
+    /// Address of the server, such as `https://example.org:8443`
     #[arg(long, value_name = "URL")]
     server: Option<String>,
     /// File with an access token for the server (keyhush access create) [default: the environment variable KEYHUSH_ACCESS]

@@ -1,6 +1,7 @@
 //! The dashboard of `keyhush serve`: in a browser, with real devices, and every answer of its server read.
 //!
 //! With `KEYHUSH_PICTURES=DIR` a longer task is served, and pictures of the page are written there.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up must stop")]
 
 mod asked;
 mod page;
