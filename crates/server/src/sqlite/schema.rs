@@ -191,7 +191,8 @@ CREATE TABLE models (
 
 /// Sets up the connection that writes.
 pub(super) fn for_writing(connection: &Connection) -> Result<(), DatabaseError> {
-    let to = |pragma: &str, value: i64| connection.pragma_update(None, pragma, value);
+    let to =
+        |pragma: &str, value: i64| -> Result<(), DatabaseError> { Ok(connection.pragma_update(None, pragma, value)?) };
     // It is heeded where the file has no page yet.
     to("page_size", PAGE_BYTES)?;
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
@@ -205,7 +206,8 @@ pub(super) fn for_writing(connection: &Connection) -> Result<(), DatabaseError> 
     }
     to("wal_autocheckpoint", LOG_PAGES)?;
     to("journal_size_limit", LOG_BYTES)?;
-    Ok(())
+    // Once more: in a new file it was counted in pages of the usual size, an eighth of ours, and the cache would become eight times as large.
+    to("cache_size", -CACHE_KIB)
 }
 
 /// Deletes what is public, as models, releases and what follows from them are, without overwriting it. Everything else that is deleted is
