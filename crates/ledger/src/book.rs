@@ -4,7 +4,6 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use crate::{
     account::{Account, Failure},
-    approval::Approval,
     budget,
     chain::Chain,
     digest::Digest,
@@ -86,7 +85,7 @@ impl<S: LedgerStore> Ledger<S> {
     pub fn create_approved(
         mut store: S,
         plan: Plan,
-        approval: Option<Approval>,
+        approval: Option<crate::approval::Approval>,
         key: SigningKey,
         time: u64,
     ) -> Result<Self, LedgerError> {
